@@ -4,7 +4,7 @@ shows, and the columns in which rows of one key differ."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from acid_platform.base.arguments import require_limit, require_list
@@ -13,11 +13,16 @@ from acid_platform.engine.choice import Engines
 from acid_platform.engine.interface import TableRead
 from acid_platform.errors import NoSuchTable, UnknownColumn
 from acid_platform.handles.past_rows import COUNT, column_names, compared, differing_rows
-from acid_platform.handles.snapshot_views import SnapshotView
+from acid_platform.handles.snapshot_views import ScanRequest, SnapshotView
+from acid_platform.layout.acid_keys import decode_bucket
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import ConstraintKind
+from acid_platform.metastore.branches import BranchRow, ChangedTwice
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.scans import Scan
+from acid_platform.scan.source_files import SourceFile
+from acid_platform.transactions import ValidWriteIdList
+from acid_platform.transactions.row_sets import RowKey
 
 Sides = tuple[SnapshotView, SnapshotView]
 
@@ -199,3 +204,66 @@ def _shown(row: dict[str, Any], columns: Sequence[str]) -> Iterator[dict[str, An
         if row[side]:
             told = ", ".join(differs)
             yield {"side": where, **values[side], "times": row[side], "differs": told}
+
+
+# --- its start ------------------------------------------------------------------------------------
+
+
+def at_start(
+    view: SnapshotView, branch: BranchRow, table: str, where: str | None = None
+) -> ScanRequest:
+    """What to read of a table as it was when the branch of this view was made."""
+    now, _ = view.lists(table)
+    hidden = {*now.open, *branch.write_ids.get(table, ())}
+    start = ValidWriteIdList.of(now.table, now.high_watermark, hidden, now.aborted)
+    return view.request(table, where, start)
+
+
+_FIRST_COLUMNS = 4
+_LONGEST_VALUE = 60
+
+
+def rows_at_start(
+    engines: Engines, view: SnapshotView, branch: BranchRow, changed: ChangedTwice
+) -> str:
+    """These rows as they were when the branch of this view was made, for people: the columns of the
+    primary key, or the first ones; empty if none is found. Opens only files that may have them."""
+    record = view.table(changed.table)
+    scan = view.scan(at_start(view, branch, record.name))
+    declared = [each for each in record.constraints if each.kind is ConstraintKind.PRIMARY_KEY]
+    columns = declared[0].columns if declared else column_names(scan)[:_FIRST_COLUMNS]
+    entities = tuple(
+        entity.with_inserts(
+            source
+            for source in entity.sources.inserts
+            if any(_may_have(source, key) for key in changed.rows)
+        )
+        for entity in scan.entities
+        if entity.partition == (changed.partition or "")
+    )
+    keys = " OR ".join(
+        f"(row__id.writeid = {write_id} AND row__id.bucketid = {bucket} AND row__id.rowid = {row})"
+        for write_id, bucket, row in changed.rows
+    )
+    read = TableRead(replace(scan, entities=entities), tuple(columns), row_id=True)
+    names = ", ".join(map(quoted, columns))
+    with engines.using("local"):
+        found = engines.select(
+            f"SELECT {names} FROM acid_rows WHERE {keys}", {"acid_rows": read}, view.in_force
+        )
+        rows = found.to_arrow().to_pylist()
+    texts = [[f"{name} = {_short(value)}" for name, value in row.items()] for row in rows]
+    told = [f"({', '.join(values)})" for values in sorted(texts)]
+    where = f"{record.name} {changed.partition or ''}".rstrip()
+    return f"{where}: {'' if changed.exact else 'rows near '}{', '.join(told)}" if told else ""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+
+
+def _may_have(source: SourceFile, key: RowKey) -> bool:
+    write_id, bucket, _ = key
+    number = decode_bucket(bucket).number
+    return source.low <= write_id <= source.high and source.number in (None, number)

@@ -379,12 +379,13 @@ class Leases:
             _end(lease)
 
     @contextmanager
-    def brief(self, *tables: str) -> Iterator[LeaseView]:
-        """A snapshot for a result that needs no file any more when the block ends, as its lease.
+    def brief(self, *tables: str, branch: str | None = None) -> Iterator[LeaseView]:
+        """A snapshot for a result that needs no file any more when the block ends, as its lease;
+        of this branch, or None: as this handle reads.
 
         Raises as `lasting`.
         """
-        lease = self._open(*tables)
+        lease = self._open(*tables, branch=branch)
         with _ended_on_error(lease), lease.checked():
             yield LeaseView(HeldLease(lease))
         _end(lease)
@@ -399,8 +400,9 @@ class Leases:
         for held in ended:
             _end(held.lease)
 
-    def _open(self, *tables: str) -> OpenTransaction:
-        return self._warehouse.metastore.open_snapshot(tables, self._warehouse.info(), True)
+    def _open(self, *tables: str, branch: str | None = None) -> OpenTransaction:
+        info = self._warehouse.info()
+        return self._warehouse.metastore.open_snapshot(tables, info, True, branch)
 
     def _newest(self, tables: Sequence[str]) -> HeldLease | None:
         """A held lease that sees what a new one would see of the tables (P11), renewed; or None."""

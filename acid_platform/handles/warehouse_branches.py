@@ -8,12 +8,11 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import InvalidDefinition, NoSuchBranch
+from acid_platform.errors import AcidError, InvalidDefinition, NoSuchBranch, WriteConflict
 from acid_platform.layout.names import table_name
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.client import lineage_events
-from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     from acid_platform.handles.branch_differences import BranchDifference
@@ -72,17 +71,15 @@ class Branches:
 
         Raises InvalidDefinition without a branch, NoSuchTable.
         """
+        from acid_platform.handles.branch_differences import at_start
         from acid_platform.handles.past_rows import row_difference
 
         warehouse, name = self._warehouse, table_name(table)
         if not self._metastore.branch:
             raise InvalidDefinition("open the warehouse on a branch to compare it with its start")
-        own = self.require(self._metastore.branch, judged=False).write_ids.get(name, ())
+        branch = self.require(self._metastore.branch, judged=False)
         with warehouse.leases.brief(name) as view:
-            now, _ = view.lists(name)
-            hidden = {*now.open, *own}
-            start = ValidWriteIdList.of(now.table, now.high_watermark, hidden, now.aborted)
-            first, second = view.scans([view.request(name, None, start), view.request(name)])
+            first, second = view.scans([at_start(view, branch, name), view.request(name)])
             return row_difference(
                 warehouse.engines, view.in_force, first, second, name, limit, different=frozenset()
             )
@@ -130,11 +127,24 @@ class Branches:
         transaction id then.
 
         Raises NoSuchBranch; WriteConflict if others have changed the same rows since the branch was
-        made, DeclarationChanged or NoSuchTable if they have changed a table that it wrote, and
-        BranchInUse while it is being written. Then nothing has changed.
+        made, with the values of some of these rows; DeclarationChanged or NoSuchTable if they have
+        changed a table that it wrote, and BranchInUse while it is being written. Then nothing has
+        changed.
         """
         merged = self.require(name, judged=False) if lineage_events.is_on() else None
-        commit_id = self._metastore.call(ops.MergeBranch(name))
+        try:
+            commit_id = self._metastore.call(ops.MergeBranch(name))
+        except WriteConflict as refused:
+            told = ""
+            with suppress(AcidError):  # the branch may have ended meanwhile
+                told = self._changed_twice(name)
+            if not told:
+                raise
+            raise WriteConflict(
+                f"branch {name} can't be merged, since both sides have changed {told} (as it was"
+                " when the branch was made); nothing was changed: make another branch, and do its"
+                " work again there"
+            ) from refused
         if merged is not None and merged.write_ids:
             metastore, txn, tables = self._metastore, merged.txn, sorted(merged.write_ids)
             lineage_events.tell(
@@ -153,6 +163,15 @@ class Branches:
                 ),
             )
         return commit_id
+
+    def _changed_twice(self, name: str) -> str:
+        """The rows that refuse a merge, with their values; empty if nobody knows them."""
+        from acid_platform.handles.branch_differences import rows_at_start
+
+        branch = self.require(name)
+        with self._warehouse.leases.brief(branch=name) as view:
+            every = (rows_at_start(self._warehouse.engines, view, branch, x) for x in branch.twice)
+            return "; ".join(filter(None, every))
 
     def drop(self, name: str) -> None:
         """Drops the branch with all that was written there. Raises NoSuchBranch."""

@@ -4,13 +4,15 @@ sees until the branch is merged."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.messages import MetastoreOperation
 from acid_platform.metastore.records import HistoryRow, RecordedDirectory
 from acid_platform.transactions.concurrency import Looked, WriteSetRow
+from acid_platform.transactions.ids import BRIEF
+from acid_platform.transactions.row_sets import RowKey
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_/-]{0,99}")
 """What a branch may be called."""
@@ -54,10 +56,22 @@ class BranchCommit:
     looked: Looked | None = None
 
 
+class ChangedTwice(NamedTuple):
+    """Rows of a partition, or of a table, that others have changed since a branch did, or the
+    branch since others did: some of them, by their keys. `exact`: it were these, and not only some
+    near them."""
+
+    table: str
+    partition: str | None
+    rows: tuple[RowKey, ...]
+    exact: bool
+
+
 @dataclass(frozen=True, slots=True)
 class BranchRow:
     """A branch as people see it. `write_ids`: of each table that it has written, by its present
-    name. `refused`: why it can't be merged now; empty if it can."""
+    name. `refused`: why it can't be merged now; empty if it can. `twice`: the rows for which it
+    can't, as far as they are known; only if one branch was asked for."""
 
     name: str
     txn: int
@@ -67,6 +81,7 @@ class BranchRow:
     commits: int
     write_ids: dict[str, tuple[int, ...]]
     refused: str
+    twice: tuple[ChangedTwice, ...] = field(default=(), metadata=BRIEF)
 
 
 _ELSEWHERE = frozenset(

@@ -111,7 +111,7 @@ def _runs(body: str) -> tuple[list[int], list[int]]:
 
 
 def _both(mine: str, theirs: str) -> Iterator[int]:
-    """A row of each two runs that overlap."""
+    """The rows of both; of runs they come one by one."""
     (a, a_lengths), (b, b_lengths) = _runs(mine), _runs(theirs)
     if not a_lengths and not b_lengths:
         yield from sorted(set(a).intersection(b))
@@ -122,7 +122,7 @@ def _both(mine: str, theirs: str) -> Iterator[int]:
     for first, end in zip(a, _ends(a, a_lengths), strict=True):
         at = bisect_left(b_ends, first + 1)
         while at < len(b) and b[at] < end:
-            yield max(first, b[at])
+            yield from range(max(first, b[at]), min(end, b_ends[at]))
             at += 1
 
 

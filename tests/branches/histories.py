@@ -10,6 +10,7 @@ harm.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -396,7 +397,16 @@ class History:
                 branches.merge(name)
             except (WriteConflict, DeclarationChanged, NoSuchTable) as error:
                 refused = True
-                assert str(error) == listed, (self.seed, str(error), listed)
+                assert str(error.__cause__ or error) == listed, (self.seed, str(error), listed)
+                both = branch.own.changed & branch.since.changed
+                base = [
+                    table.rows[key]
+                    for table in branch.base.values()
+                    for key in both & table.rows.keys()
+                ]
+                named = re.findall(r"\(\w+ = (\d+), \w+ = '(\w+)'", str(error))
+                assert bool(named) == bool(error.__cause__), (self.seed, str(error))
+                assert {*named} <= {(str(row[0]), row[2]) for row in base}, (self.seed, str(error))
             assert refused == meets, (self.seed, name, self.log)
             if not refused:
                 self.merged(branch)

@@ -316,6 +316,32 @@ def test_P80_one_key_brought_on_both_sides_is_refused(parent: Warehouse, tmp_pat
     assert rows(parent)[-1] == (9, "n")
 
 
+@pytest.mark.parametrize("stored", ["orc", pytest.param("parquet", marks=pytest.mark.more)])
+def test_P80_a_refused_merge_names_the_rows(parent: Warehouse, tmp_path: Path, stored: str) -> None:
+    """By their values when the branch was made, also where they are now in other files."""
+    parent.sql(
+        "CREATE TABLE db.k (v string, id int, PRIMARY KEY (id) NOT ENFORCED) PARTITIONED BY (p int)"
+        f" TBLPROPERTIES ('acid.format' = '{stored}')"
+    )
+    parent.sql("INSERT INTO db.k VALUES ('a', 1, 1), ('b', 2, 1), ('c', 3, 2), ('d', 4, 2)")
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        branch.sql("UPDATE db.t SET v = 'x' WHERE id > 1")
+        branch.sql("UPDATE db.k SET v = 'x' WHERE id < 4")
+        branch.sql("DELETE FROM db.k WHERE id < 3")
+    parent.sql("UPDATE db.t SET v = 'y' WHERE id < 3; DELETE FROM db.k WHERE id = 2 OR id = 4")
+    parent.sql("UPDATE db.k SET v = 'y' WHERE id = 1")
+    parent.table("db.k").compact("major", partition="p=1")
+    worker.work_once(parent)
+    with pytest.raises(WriteConflict) as refused:
+        parent.branches.merge("dev")
+    assert str(refused.value) == (
+        "branch dev can't be merged, since both sides have changed db.t: (id = 2, v = 'b'); db.k"
+        " p=1: (id = 1), (id = 2) (as it was when the branch was made); nothing was changed: make"
+        " another branch, and do its work again there"
+    )
+
+
 def test_P80_transactions_on_one_branch_conflict(parent: Warehouse, tmp_path: Path) -> None:
     parent.branches.create("dev")
     with opened(tmp_path, "dev") as branch, opened(tmp_path, "dev") as other:

@@ -247,9 +247,10 @@ class Metastore(ClosedAfter):
         tables: Sequence[str] | None = None,
         info: ClientInfo | None = None,
         describe: bool = False,
+        branch: str | None = None,
     ) -> OpenTransaction:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
-        (P12). `describe`: as of `begin`."""
+        (P12). `describe`: as of `begin`. `branch`: None is that of this client."""
         kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
         begin = ops.Begin(
             kind=kind.value,
@@ -259,7 +260,7 @@ class Metastore(ClosedAfter):
             info=client_info(info),
             tables=asked,
             describe=describe,
-            branch=self.branch,
+            branch=self.branch if branch is None else branch,
         )
         return OpenTransaction(self, kind, self.call(begin))
 

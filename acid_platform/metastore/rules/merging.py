@@ -6,7 +6,9 @@ others have committed since the branch was made, as those of one transaction are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from acid_platform.errors import (
     AcidError,
@@ -15,7 +17,7 @@ from acid_platform.errors import (
     WriteConflict,
 )
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.branches import NAME, Branch, BranchCommit, BranchRow
+from acid_platform.metastore.branches import NAME, Branch, BranchCommit, BranchRow, ChangedTwice
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.branch_commits import BranchEnded, BranchMade, branch_named
 from acid_platform.metastore.rules.declared import commits_on, unchanged
@@ -24,6 +26,8 @@ from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import SnapshotTaken, check_limit, end, open_txn
 from acid_platform.metastore.rules.write_set import Aborted, Committed
 from acid_platform.transactions import TxnType
+from acid_platform.transactions.concurrency import Touched, WriteSetRow
+from acid_platform.transactions.row_sets import RowKey
 
 
 @handles(ops.MakeBranch)
@@ -53,7 +57,9 @@ def make(turn: Turn, operation: ops.MakeBranch) -> BranchRow:
 def listed(turn: Turn, operation: ops.GetBranches) -> list[BranchRow]:
     """Raises NoSuchBranch for a name that none has."""
     if operation.name:
-        return [_row(turn, branch_named(turn.state, operation.name), operation.judged)]
+        branch = branch_named(turn.state, operation.name)
+        row = _row(turn, branch, operation.judged)
+        return [replace(row, twice=_changed_twice(turn.state, branch)) if row.refused else row]
     every = sorted(turn.state.branches.items())
     return [_row(turn, branch, operation.judged) for _, branch in every]
 
@@ -123,17 +129,43 @@ def require_mergeable(turn: Turn, branch: Branch) -> None:
     for commit in commits_on(state, branch.txn):
         for table_id in sorted({row.table_id for row in commit.touched}):
             unchanged(state, base, state.name_of(table_id))
-        for row in commit.touched:
-            key = (row.table_id, row.partition, row.operation)
-            mine = Component(base.txn_id, *key, write_id=row.write_id)
-            rows = {} if row.rows is None else {key: row.rows}
-            found = write_set.conflict(state, base, [mine], rows)
-            if found is not None:
-                raise WriteConflict(_refused(state, branch, found))
+        for mine, _, reason in _conflicts(state, base, commit):
+            entity = mine.table_id, mine.partition
+            raise WriteConflict(_refused(state, branch, (entity, reason)))
         if commit.looked is not None:
             found = write_set.skew(state, base, replace(commit.looked, txn_id=base.txn_id))
             if found is not None:
                 raise WriteConflict(_refused(state, branch, found))
+
+
+def _conflicts(
+    state: State, base: Txn, commit: BranchCommit
+) -> Iterator[tuple[Touched, WriteSetRow, str]]:
+    for row in commit.touched:
+        key = (row.table_id, row.partition, row.operation)
+        mine = Component(base.txn_id, *key, write_id=row.write_id)
+        rows = None if row.rows is None else {key: row.rows}
+        yield from write_set.conflicts(state, base, [mine], rows)
+
+
+_MOST = 4
+"""So many entities are told, and rows of each."""
+
+
+def _changed_twice(state: State, branch: Branch) -> tuple[ChangedTwice, ...]:
+    found: dict[Entity, tuple[set[RowKey], bool]] = {}
+    for commit in commits_on(state, branch.txn):
+        for mine, theirs, _ in _conflicts(state, state.txns[branch.txn], commit):
+            if mine.rows is None or theirs.rows is None:
+                continue
+            rows, exact = found.setdefault((mine.table_id, mine.partition), (set(), True))
+            rows.update(mine.rows.shared(theirs.rows, _MOST))
+            exact &= mine.rows.exact and theirs.rows.exact
+            found[mine.table_id, mine.partition] = rows, exact
+    return tuple(
+        ChangedTwice(state.name_of(table_id), partition, tuple(sorted(rows)[:_MOST]), exact)
+        for (table_id, partition), (rows, exact) in islice(found.items(), _MOST)
+    )
 
 
 def _with_clients(state: State, branch: Branch) -> list[Txn]:

@@ -62,7 +62,16 @@ _BY_COMMIT = attrgetter("commit_id")
 def conflict(
     state: State, txn: Txn, touches: Iterable[Component], changed: Changed | None = None
 ) -> tuple[Entity, str] | None:
-    """The first entity in which the transaction may not commit these touches, and why; or None.
+    """The first of `conflicts`, as its entity and the reason; or None."""
+    for mine, _, reason in conflicts(state, txn, touches, changed):
+        return (mine.table_id, mine.partition), reason
+    return None
+
+
+def conflicts(
+    state: State, txn: Txn, touches: Iterable[Component], changed: Changed | None = None
+) -> Iterator[tuple[Touched, WriteSetRow, str]]:
+    """What the transaction may not commit of these touches, what others did there, and why.
 
     A dynamic touch stands for every partition of its table. Touches without `changed` rows are
     compared by partition (P38), as before the statement has run (T40). What the transaction's
@@ -89,8 +98,7 @@ def conflict(
                 own = own or snapshot(state, txn)
                 if own is not None and own.is_valid(theirs.txn_id):
                     continue
-            return (touched.table_id, partition), reason
-    return None
+            yield mine, theirs, reason
 
 
 def skew(state: State, txn: Txn, mine: Looked) -> tuple[Entity, str] | None:
