@@ -262,6 +262,8 @@ class DataFile:
     """Whether its bytes may be texts: old writers did not say which are."""
     decodes_in_threads = False
     """Whether `decode` uses threads of its own."""
+    has_checksums = False
+    """Whether its writers add checksums to what they write, which `decode` compares."""
     has_key_index = False
     """Whether it has an index of its keys, which is written only if they ascend."""
 

@@ -54,7 +54,7 @@ time."""
 class ParquetData(DataFile):
     """An open file."""
 
-    has_texts_as_bytes = decodes_in_threads = True
+    has_texts_as_bytes = decodes_in_threads = has_checksums = True
 
     def __init__(
         self,
@@ -302,6 +302,7 @@ class ParquetWriter:
             self._schema,
             store_schema=False,
             store_decimal_as_integer=True,
+            write_page_checksum=True,
             write_statistics=bounded_paths(self._schema) or False,
             **self._options(first),
         )

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import orc
+from pyarrow import orc, parquet
 from pyspark.sql import SparkSession
 
-from acid_platform import Warehouse
+from acid_platform import CorruptFile, Warehouse
 from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer, RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore
@@ -423,6 +423,30 @@ def assert_healthy(warehouse: Warehouse) -> fsck.FsckReport:
     assert report.healthy, [str(finding) for finding in report.findings]
     assert {finding.severity for finding in report.findings} <= {NOTE}
     return report
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_P64_a_flipped_bit_in_a_page_of_parquet_is_found(tmp_path: Path, keyed: bool) -> None:
+    """In a column that is no key: the read by Arrow and fsck notice it by the page's checksum."""
+    kind = {} if keyed else {"transactional_properties": "insert_only"}
+    with temporary_warehouse(tmp_path / "wh") as warehouse:
+        table = warehouse.create_table(
+            "db.t", "id int, v double", properties={"acid.format": "parquet", **kind}
+        )
+        table.insert([{"id": number, "v": 2.0**-number} for number in range(3)])
+        assert_healthy(warehouse)
+        (file,) = (tmp_path / "wh").rglob("delta_*/[!_]*")
+        content = bytearray(file.read_bytes())
+        column = parquet.ParquetFile(file).metadata.row_group(0).column(1)
+        first = column.dictionary_page_offset or column.data_page_offset
+        content[first + column.total_compressed_size - 1] ^= 1
+        file.write_bytes(content)
+        report = fsck.examine(warehouse.metastore, warehouse=warehouse.path)
+        ((where, what),) = {(each.thing, each.text) for each in report.findings}
+        assert where.endswith(file.name) and "checksum" in what
+        assert fsck.examine(warehouse.metastore, rows=False).healthy
+        with pytest.raises(CorruptFile, match="checksum"):
+            table.to_arrow()
 
 
 @pytest.mark.more

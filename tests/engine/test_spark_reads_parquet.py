@@ -215,3 +215,21 @@ def test_no_bounds_of_a_file_hide_nan(
             for engine in ("spark", "local"):
                 result: Any = warehouse.sql(text, engine=engine)
                 assert result.collect() == [(count,)], (text, engine)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_P64_a_flipped_bit_in_a_page_is_an_error(warehouse: Warehouse, keyed: bool) -> None:
+    """The value is stored as it is, so that only the page's checksum tells."""
+    kind = {} if keyed else {"transactional_properties": "insert_only"}
+    table = warehouse.create_table(f"db.flipped_{keyed}", "x double", properties=STORED | kind)
+    table.insert([{"x": 0.25 + number} for number in range(3)])
+    assert table.read().count() == 3
+    for file in Path(table.location).glob("delta_*/[!_]*"):
+        column = pq.ParquetFile(file).metadata.row_group(0).column(0)
+        content, first = bytearray(file.read_bytes()), column.data_page_offset
+        if column.has_dictionary_page:
+            first = column.dictionary_page_offset
+        content[first + column.total_compressed_size - 1] ^= 1
+        file.write_bytes(content)
+    with pytest.raises(Exception, match=r"(?i)crc|checksum"):
+        table.read().collect()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -460,6 +461,21 @@ def test_P64_a_page_that_is_not_its_checksum(warehouse: Warehouse, db: str, tmp_
     (place / "a").write_bytes(content.replace(b"second", b"sekond", 1))
     with pytest.raises(CorruptFile, match="checksum"):
         external(warehouse, db, place, "string")
+
+
+def test_P64_a_column_of_the_type_variant_is_refused(
+    warehouse: Warehouse, db: str, tmp_path: Path
+) -> None:
+    """Its parts are no values: what DuckDB takes out of `value` is in a third one."""
+    place = tmp_path / "in"
+    place.mkdir()
+    duckdb.sql(f"COPY (SELECT 1 AS id, 'x'::VARIANT AS v) TO '{place}/a' (FORMAT parquet)")
+    for kind in ("struct<metadata:binary,value:binary>", "string"):
+        with pytest.raises(UnsupportedLayout, match="type VARIANT"):
+            external(warehouse, db, place, kind)
+        warehouse.sql(f"DROP TABLE {db}.e")
+    with pytest.raises(UnsupportedLayout, match="type VARIANT"):
+        import_table(warehouse, f"{db}.i", FolderSource(str(place)))
 
 
 # --- files that say little of what they hold ------------------------------------------------------

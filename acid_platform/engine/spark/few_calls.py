@@ -163,8 +163,13 @@ def _surroundings(spark: SparkSession) -> tuple[Any, ...]:
     return there, names, executable, version, none, context._javaAccumulator
 
 
-COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Options of every read of files: whatever the session says, no file may be left out."""
+COMPLETE = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+"""Options of every read of files: whatever the session says, no file may be left out, and a page of
+Parquet is what its checksum says."""
 _READ_AS_STORED = {
     "orc": COMPLETE,
     "parquet": {**COMPLETE, "datetimeRebaseMode": "CORRECTED", "mergeSchema": "false"},

@@ -1,6 +1,7 @@
 """Checks the content of a snapshot's files: schema, row keys, key index, deletes, counts.
 
-Files are read one at a time, and only their key columns. Memory holds the deleted keys and, for
+Files are read one at a time: their key columns, and all others where the format adds checksums to
+what it writes (Parquet). Memory holds the deleted keys and, for
 each file, write id and bucket, the lowest and highest rowId.
 """
 
@@ -15,8 +16,14 @@ from typing import TypeVar
 import numpy as np
 
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
-from acid_platform.formats.data_file import DELETE_EVENT, INSERT_EVENT, FilePath, KeyPart
-from acid_platform.formats.file_access import count_rows, open_file, reading
+from acid_platform.formats.data_file import (
+    DELETE_EVENT,
+    INSERT_EVENT,
+    DataFile,
+    FilePath,
+    KeyPart,
+)
+from acid_platform.formats.file_access import WRITTEN_FORMATS, count_rows, open_file, reading
 from acid_platform.layout.acid_keys import RowKey, ascending_steps, decode_bucket
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
@@ -124,6 +131,7 @@ class EntityContents:
             events = read_events(self.files, source, self.rows)
         except AcidError as error:
             self.out.error(Check.SCHEMA, path, str(error), RESTORE)
+            self._counted[source.directory] = -1
             return
         self._add(source.directory, events.rows)
         if not self.rows:
@@ -143,8 +151,11 @@ class EntityContents:
         if source.identity is RowIdentity.NONE:
             try:
                 self._add(source.directory, count_rows(self.files, source.path, self.format))
+                self._require_whole(source)
             except UnsupportedLayout:
                 self._counted[source.directory] = -1
+            except CorruptFile as error:
+                self.out.error(Check.CONTENT, self._relative(source), str(error), RESTORE)
             return
         rows = source.rows or 0
         self._add(source.directory, rows)
@@ -153,6 +164,12 @@ class EntityContents:
             group = (source.write_id, source.bucket)
             self._spans[group].append((source.first_row_id, last, source))
             self._match(group, np.arange(source.first_row_id, last + 1))
+
+    def _require_whole(self, source: SourceFile) -> None:
+        """Raises CorruptFile if rows without keys are not what their checksums say."""
+        if self.rows and self.format.name in WRITTEN_FORMATS:
+            with reading(source.path):
+                require_whole(open_source(self.files, source))
 
     def _operations(self, events: EventKeys, path: str, deletes: bool) -> None:
         expected = DELETE_EVENT if deletes else INSERT_EVENT
@@ -388,15 +405,24 @@ class EventKeys:
 def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKeys:
     """The event keys of an ACID source; with `rows` False only their number is read.
 
-    Raises CorruptFile.
+    Raises CorruptFile, also for rows that are not what their checksums say.
     """
     with reading(source.path):
         file = open_source(files, source)
         names = tuple(file.key_columns)  # raises without them
         if not rows:
             return EventKeys(file.rows, names, None, *[_NOTHING] * 5)
+        require_whole(file)
         batches = [[_NOTHING] * 5, *file.key_parts(*KeyPart)]
         ids = [np.concatenate(column) for column in zip(*batches, strict=True)]
         whole = len(ids[0]) and source.length is None
         flaw = file.key_index_flaw(ids[1:4]) if whole else None
     return EventKeys(len(ids[0]), names, flaw, *ids)
+
+
+def require_whole(file: DataFile) -> None:
+    """Reads all values of a file with checksums (P64). Raises CorruptFile, and Arrow's errors: call
+    it inside of `reading`."""
+    if file.has_checksums:
+        for piece in range(len(file.piece_rows)):
+            file.decode(piece, file.names, as_stored=True, coded=True)
