@@ -55,6 +55,7 @@ from acid_platform.layout.table_properties import (
     check_change,
 )
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import refuse_on_branch
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.scan.open import TableLayout, open_scan, select_entities
 from acid_platform.scan.scans import ArrowScan
@@ -77,7 +78,9 @@ def rewrite(warehouse: Warehouse, statement: RowStatement[int]) -> int:
 
 def remade(warehouse: Warehouse, table: str, statement: Callable[[Transaction], int]) -> int:
     """Runs what writes all files of a table again, while nobody else writes it and readers see it
-    as it was. Raises what it raises, and LockTimeout."""
+    as it was. Raises what it raises, LockTimeout, and InvalidDefinition on a branch."""
+    if branch := warehouse.metastore.branch:
+        refuse_on_branch("alter table", branch)
     lock = LockRequest(table, LockType.EXCLUSIVE, RowOperation.OVERWRITE)
     return autocommit(warehouse, table, statement, [lock])
 
@@ -89,8 +92,9 @@ def require_all_visible(work: TransactionWork, record: TableRecord) -> None:
     for branch in work.warehouse.branches.list(judged=False) if write_ids.open else ():
         if record.name in branch.write_ids:
             raise InvalidDefinition(
-                f"all files of {record.name} would be written again, and branch {branch.name} has"
-                " written rows into it: merge the branch or drop it first"
+                f"branch {branch.name} has written rows into {record.name}, and could not be merged"
+                " after this: its rows are those of the present columns and files; merge the branch"
+                " or drop it first"
             )
     if work.begun.stale or write_ids.open:
         raise SnapshotOutdated(
@@ -431,6 +435,8 @@ def move_partition(warehouse: Warehouse, table: str, old: str, new: str) -> int:
 
     Raises what MovePartition raises, and LockTimeout.
     """
+    if branch := warehouse.metastore.branch:
+        refuse_on_branch("rename partition", branch)
     move = MovePartition(table, old, new)
     moved = autocommit(warehouse, table, lambda txn: txn.run(move))
     metastore = warehouse.metastore

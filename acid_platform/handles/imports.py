@@ -41,11 +41,11 @@ from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.types import INTEGRAL, TIMESTAMPS, Column
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import Sink, SinkBatch
-from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.scans import ArrowScan
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
-from acid_platform.transactions.concurrency import LockType, Statement
+from acid_platform.transactions.concurrency import Statement
 from acid_platform.values.arrow_types import declared_text, values_of
 from acid_platform.values.fitting import BYTES_TYPES, TEXT_TYPES, is_one_of, plain_values
 from acid_platform.values.row_streams import RowStream
@@ -432,19 +432,8 @@ def import_table(
     except BaseException:
         if new:
             with suppress(AcidError):
-                _drop_empty(warehouse, table.name)
+                warehouse.metastore.drop(table.name, wait=1.0, unwritten=True)
         raise
-
-
-def _drop_empty(warehouse: Warehouse, table: str) -> None:
-    """Drops a table into which nobody has committed anything."""
-    metastore = warehouse.metastore
-    with metastore.begin([LockRequest(table, LockType.EXCLUSIVE)], wait=1.0) as txn:
-        record = metastore.table(table)
-        entities = metastore.partitions(table) if record.partitioned else [None]
-        if not any(txn.manifest(table, entities)):
-            metastore.call(ops.Drop(txn.id, table, None, purge=True))
-            txn.forget()
 
 
 def source_columns(source: ImportSource) -> str:

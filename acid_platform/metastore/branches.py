@@ -90,7 +90,7 @@ _ELSEWHERE = frozenset(
         *("changes", "create_branch", "create_tag", "create_view"),
         *("drop", "drop_database", "drop_tag", "drop_view"),
         *("end_history", "forget_cursor", "forget_sink", "past", "request_erasure"),
-        *("request_compaction", "request_compactions", "resolve_doubtful", "set"),
+        *("kept", "request_compaction", "request_compactions", "resolve_doubtful", "set"),
         *("start_cleaning", "take_compaction", "take_over", "undrop"),
     )
 )
@@ -102,8 +102,12 @@ def require_on_branch(operation: MetastoreOperation[object], branch: str) -> Non
     """Raises InvalidDefinition for what is not done on a branch: declarations other than CREATE
     TABLE, and the past."""
     if operation.op in _ELSEWHERE:
-        what = operation.op.replace("_", " ")
-        raise InvalidDefinition(
-            f"on branch {branch} rows are read and changed, and tables created; {what!r} needs the"
-            " warehouse without a branch (unset ACID_BRANCH)"
-        )
+        refuse_on_branch(operation.op.replace("_", " "), branch)
+
+
+def refuse_on_branch(what: str, branch: str) -> None:
+    """Raises InvalidDefinition."""
+    raise InvalidDefinition(
+        f"on branch {branch} rows are read and changed, and tables created; {what!r} needs the"
+        " warehouse without a branch (unset ACID_BRANCH)"
+    )

@@ -21,7 +21,7 @@ from acid_platform.metastore.records import WriteReport
 from acid_platform.orchestration.body_rows import Quarantined
 from acid_platform.orchestration.check_results import Finding, data_docs
 from acid_platform.orchestration.evaluation import CheckedRows
-from acid_platform.orchestration.metadata import TableStats, table_metadata
+from acid_platform.orchestration.metadata import TableStats, declared_metadata, table_metadata
 from acid_platform.orchestration.original_values import with_originals
 from acid_platform.orchestration.outputs import AcidOut, ensure_table, require_whole, write
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
@@ -370,7 +370,8 @@ class Uncommitted:
     engines: tuple[tuple[str, str], ...]
     """The engine of each statement of the transaction, and why it was chosen."""
     replaced: int | None
-    """Rows that its overwrites replace; None if they were never counted (adopted files, P24)."""
+    """Rows that its overwrites replace; None if they were never counted: adopted files (P24), and
+    those that a branch shows."""
     coerced: Mapping[str, Coerced] = field(default_factory=dict)
     """What `coerce=True` has changed, by column."""
     branch: str = ""
@@ -390,9 +391,8 @@ class Uncommitted:
             TableStats.of(entities, partition)
             for partition in {report.partition for report in reports if report.overwrite}
         ]
-        replaced = (
-            sum(stats.rows for stats in hidden) if all(stats.counted for stats in hidden) else None
-        )
+        counted = all(stats.counted for stats in hidden) and not warehouse.metastore.branch
+        replaced = sum(stats.rows for stats in hidden) if counted else None
         return cls(
             table,
             txn.id,
@@ -468,6 +468,8 @@ class Uncommitted:
     ) -> tuple[dict[str, Any], dict[str, int]]:
         """As `committed`. Raises AcidError if the metastore can't be asked."""
         record = warehouse.metastore.table(self.table)
+        if self.branch:  # the metastore counts what everybody sees
+            return {**declared_metadata(record), **self.metadata()}, {}
         entities = warehouse.metastore.entities(self.table)
         metadata = table_metadata(record, TableStats.of(entities)) | self.metadata()
         written = sorted({report.partition for report in self.reports if report.partition})

@@ -11,6 +11,7 @@ from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import refuse_on_branch
 from acid_platform.metastore.operations import listings
 from acid_platform.metastore.operations.listings import Shown
 from acid_platform.sql.column_lists import PartitionSpec, fits, matching, whole_name
@@ -61,6 +62,7 @@ def show_tables(run: CommandRun, database: str = "", like: str = "") -> Shown:
 @SHOWS("SHOW TABLES DROPPED", r"show tables dropped")
 def show_dropped(run: CommandRun) -> Shown:
     """The dropped tables whose files are still there, and until when (P83)."""
+    _refuse_branch(run, "show tables dropped")
     tables = run.metastore.call(ops.GetDroppedTables())
     return Shown(listings.DROPPED, tuple(listings.dropped_rows(tables)))
 
@@ -103,6 +105,7 @@ def show_partitions(run: CommandRun, table: str, spec: PartitionSpec | None = No
 def show_table_extended(run: CommandRun, database: str = "", like: str = "") -> Shown:
     """Where tables are and how large, line by line as in Hive; views have no files."""
     chosen = name_pattern(like)
+    _refuse_branch(run, "show table extended")
     database = run.catalog.require_database(database or run.catalog.current_database)
     metastore = run.metastore
     lines: list[str] = []
@@ -111,6 +114,12 @@ def show_table_extended(run: CommandRun, database: str = "", like: str = "") -> 
         if table != record.name and chosen.matches(table):
             lines += _extended(record, metastore.entities(record.name))
     return Shown.lines("tab_name", lines)
+
+
+def _refuse_branch(run: CommandRun, what: str) -> None:
+    """For what is counted, or kept, of the tables of everybody. Raises InvalidDefinition."""
+    if branch := run.metastore.branch:
+        refuse_on_branch(what, branch)
 
 
 def _extended(record: TableRecord, entities: Sequence[EntityState]) -> list[str]:

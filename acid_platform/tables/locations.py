@@ -11,14 +11,16 @@ from itertools import count
 from acid_platform.base.location import REMOTE
 from acid_platform.base.object_store import one_spelling
 from acid_platform.base.paths import absolute, is_uri, user_path
-from acid_platform.errors import InvalidDefinition, NoSuchTable, Terminal
+from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists, Terminal
 from acid_platform.layout.names import is_hidden, original_bucket, refuse_names
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import (
     DeclareTable,
     GetDropped,
     GetDroppedTables,
+    GetTables,
     GetTablesNear,
+    GetViews,
 )
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import TableRecord
@@ -43,9 +45,12 @@ def create(
     WarehouseNotWritable.
     """
     refuse_names(name, location)
-    if if_not_exists:
+    if if_not_exists or metastore.branch:
         with suppress(NoSuchTable):
-            return metastore.table(name)
+            there = metastore.table(name)
+            if if_not_exists:
+                return there
+            raise TableExists(f"branch {metastore.branch} has a table {name}; use another name")
     metastore.create_database(name.partition(".")[0], if_not_exists=True)
     where = new_location(metastore, name, location)
     declaration = declared.record(name, metastore.places.inward(where))
@@ -55,7 +60,7 @@ def create(
     try:
         record = metastore.call(DeclareTable(declaration, if_not_exists))
     except Terminal:
-        if new and where not in {record.location for record in metastore.tables()}:
+        if new and where not in {record.location for record in _every(metastore)}:
             with suppress(OSError):  # somebody has put something there
                 os.rmdir(path)
         raise
@@ -86,7 +91,9 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
     else:
         where = require_place(metastore, table, address)
     there = _somebodys(metastore, where)
-    if there is None or table in (record.name for record in metastore.tables()):  # made meanwhile
+    if there is None or table in (
+        record.name for record in metastore.call(GetTables())
+    ):  # made meanwhile
         return where
     raise InvalidDefinition(
         f"{table}: {where} holds data, such as {there}, and a new table needs an empty directory:"
@@ -94,6 +101,11 @@ def new_location(metastore: Metastore, table: str, address: str | None) -> str:
         " away, or give another location; what CREATE TABLE … AS SELECT by another engine left"
         " there can be removed: create the table first, then INSERT"
     )
+
+
+def _every(metastore: Metastore) -> list[TableRecord]:
+    """All tables of now, whatever a branch shows: their places are taken."""
+    return metastore.call(GetTables())
 
 
 def _neighbours(metastore: Metastore, table: str, where: str) -> dict[str, str]:
@@ -106,7 +118,7 @@ def _neighbours(metastore: Metastore, table: str, where: str) -> dict[str, str]:
     if plain and files.local:
         real_root = os.path.realpath(metastore.places.root)
         plain = _identity(path) is None and os.path.realpath(path) == f"{real_root}/{inside}"
-    found = metastore.call(GetTablesNear(table, inside)) if plain else metastore.tables()
+    found = metastore.call(GetTablesNear(table, inside)) if plain else _every(metastore)
     return {record.name: record.location for record in found}
 
 
@@ -218,7 +230,7 @@ def refuse_overlap(metastore: Metastore, table: str, where: str, only_read: bool
         # The metastore refuses a second table at one location, but knows nothing of readers.
         if other != table and (only_read or location != where)
     ]
-    externals = () if only_read else metastore.views()
+    externals = () if only_read else metastore.call(GetViews())
     others += [
         (view.name, location)
         for view in externals

@@ -22,6 +22,7 @@ from acid_platform.errors import (
     NoSuchTable,
     NotErased,
     SnapshotExpired,
+    TableExists,
     UnknownColumn,
     WriteConflict,
 )
@@ -275,7 +276,7 @@ def test_P80_columns_renamed_meanwhile(parent: Warehouse, tmp_path: Path, stored
     rename = "ALTER TABLE db.c RENAME COLUMN v TO w"
     with opened(tmp_path, "early") as branch:
         branch.sql("UPDATE db.c SET v = 'x'")
-    with pytest.raises(InvalidDefinition, match="branch early has written rows into it"):
+    with pytest.raises(InvalidDefinition, match="branch early has written rows into"):
         parent.sql(rename)
     parent.branches.merge("early")
     parent.sql(rename)
@@ -297,6 +298,77 @@ def test_P80_a_table_made_on_a_branch_is_empty_elsewhere(parent: Warehouse, tmp_
         assert parent.table("db.n").partitions() == []
     parent.branches.merge("dev")
     assert rows(parent, "db.n") == [(2, "b"), (3, "c"), (7, "a")]
+
+
+@pytest.mark.more
+def test_P80_a_branch_lists_what_it_shows(parent: Warehouse, tmp_path: Path) -> None:
+    """Whatever others have declared since; and what is known of the present alone is refused."""
+    parent.sql("CREATE TABLE db.gone (id int); CREATE TABLE db.old (id int)")
+    parent.sql("CREATE VIEW db.seen AS SELECT id FROM db.t; CREATE DATABASE empty")
+    parent.create_table("other.x", "id int")
+    parent.branches.create("dev")
+    parent.sql("DROP TABLE db.gone; ALTER TABLE db.old RENAME TO db.fresh; DROP VIEW db.seen")
+    parent.sql("DROP TABLE other.x; DROP DATABASE other; ALTER TABLE db.t ADD COLUMNS (w int)")
+    parent.sql("CREATE VIEW db.later AS SELECT 1 AS a; CREATE TABLE db.new (id int)")
+
+    def told(branch: Warehouse, statement: str) -> list[object]:
+        return [next(iter(row.values())) for row in branch.sql(statement).to_arrow().to_pylist()]
+
+    with opened(tmp_path, "dev") as branch:
+        names = ["gone", "new", "old", "seen", "t"]
+        assert told(branch, "SHOW TABLES IN db") == names
+        assert branch.tables() == ["db.gone", "db.new", "db.old", "db.t", "other.x"]
+        assert told(branch, "SHOW VIEWS IN db") == ["seen"]
+        assert told(branch, "SHOW TABLES IN other") == ["x"]
+        assert "other" in told(branch, "SHOW DATABASES")
+        assert told(branch, "SHOW COLUMNS IN db.t") == ["id", "v"]
+        schema = "FROM information_schema.tables WHERE table_schema = 'db'"
+        assert sorted(map(str, told(branch, f"SELECT table_name {schema}"))) == names
+        assert told(branch, "SELECT count(*) FROM db.seen") == [3]
+        for statement in ("SHOW TAGS db.t", "SHOW TABLES DROPPED", "SHOW TABLE EXTENDED IN db"):
+            with pytest.raises(InvalidDefinition, match="needs the warehouse without a branch"):
+                branch.sql(statement)
+        for name in ("db.gone", "db.old", "db.new"):
+            with pytest.raises(TableExists):
+                branch.sql(f"CREATE TABLE {name} (n int)")
+        branch.sql("CREATE TABLE IF NOT EXISTS db.gone (n int)")
+    assert "db.gone" not in parent.tables()
+
+
+@pytest.mark.more
+def test_P80_a_branch_refuses_declarations_before_it_waits(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.create_table("db.p", "id int", partitioned_by=["p int"])
+    parent.sql("INSERT INTO db.p VALUES (1, 1)")
+    parent.branches.create("dev")
+    refused = """DROP TABLE db.t
+ALTER TABLE db.t RENAME COLUMN v TO w
+ALTER TABLE db.t SET FILEFORMAT PARQUET
+CREATE OR REPLACE TABLE db.t AS SELECT 1 AS id
+ALTER TABLE db.p DROP PARTITION (p = 1)
+ALTER TABLE db.p PARTITION (p = 1) RENAME TO PARTITION (p = 2)"""
+    with opened(tmp_path, "dev") as branch:
+        with parent.transaction() as txn:
+            txn.sql("UPDATE db.t SET v = 'x'; UPDATE db.p SET id = 2")
+            for statement in refused.splitlines():
+                with pytest.raises(InvalidDefinition, match="on branch dev"):
+                    branch.sql(statement)
+        assert branch.sql("SELECT p FROM db.p").to_arrow().to_pylist() == [{"p": 1}]
+
+
+@pytest.mark.more
+def test_P80_a_table_that_could_not_be_filled_on_a_branch_is_gone(
+    parent: Warehouse, tmp_path: Path
+) -> None:
+    parent.branches.create("dev")
+    with opened(tmp_path, "dev") as branch:
+        with pytest.raises(AcidError, match="no"):
+            branch.sql("CREATE TABLE db.n AS SELECT CAST(raise_error('no') AS int) AS n FROM db.t")
+        assert parent.tables() == branch.tables() == ["db.t"]
+        branch.sql("CREATE TABLE db.n AS SELECT id FROM db.t")
+        parent.metastore.drop("db.n", unwritten=True)  # a branch has written it
+    assert parent.tables() == ["db.n", "db.t"]
 
 
 def test_P80_one_key_brought_on_both_sides_is_refused(parent: Warehouse, tmp_path: Path) -> None:

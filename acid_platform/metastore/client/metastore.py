@@ -20,7 +20,7 @@ from acid_platform.base.first_use import ClosedAfter
 from acid_platform.base.paths import user_path
 from acid_platform.layout.types import Constraint
 from acid_platform.metastore import operations as ops
-from acid_platform.metastore.branches import require_on_branch
+from acid_platform.metastore.branches import refuse_on_branch, require_on_branch
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import (
     CompactionTransaction,
@@ -133,7 +133,7 @@ class Metastore(ClosedAfter):
     # --- declarations -------------------------------------------------------------------------
 
     def databases(self) -> list[str]:
-        return self.call(ops.GetDatabases())
+        return self.call(ops.GetDatabases(self.branch))
 
     def create_database(
         self,
@@ -146,14 +146,16 @@ class Metastore(ClosedAfter):
         self.call(ops.DeclareDatabase(name, if_not_exists, comment, dict(properties or {})))
 
     def tables(self) -> list[TableRecord]:
-        return self.call(ops.GetTables())
+        """On a branch those that it shows."""
+        return self.call(ops.GetTables(self.branch))
 
     def table(self, name: str) -> TableRecord:
         """Raises NoSuchTable."""
         return self.call(ops.GetTable(name, branch=self.branch))
 
     def views(self) -> list[ViewRecord]:
-        return self.call(ops.GetViews())
+        """On a branch those that it shows."""
+        return self.call(ops.GetViews(branch=self.branch))
 
     def partitions(self, name: str) -> list[str]:
         """The names of the registered partitions. Raises NoSuchTable."""
@@ -198,15 +200,20 @@ class Metastore(ClosedAfter):
         """Drops a table or a partition under an EXCLUSIVE lock; the Cleaner removes the files later
         (C41). A partition that is made again sees only later write ids (P22).
 
-        `unwritten`: only a table into which nobody has committed anything. `purge`: it can't come
-        back.
+        `unwritten`: only a table into which nobody has committed anything, on no branch either.
+        `purge`: it can't come back. Raises InvalidDefinition on a branch, unless `unwritten`.
         """
-        self.table(name)
+        if self.branch and not unwritten:
+            refuse_on_branch("drop", self.branch)
+        self.call(ops.GetTable(name))
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
-        with self.begin(locks=[lock], wait=wait) as txn:
-            if unwritten and self.history(name):
+        with self.begin(locks=[lock], wait=wait, branch="") as txn:
+            if unwritten and (
+                self.call(ops.GetHistory(name))
+                or any(name in row.write_ids for row in self.call(ops.GetBranches(judged=False)))
+            ):
                 return
-            self.call(ops.Drop(txn.id, name, partition, purge or unwritten))
+            self._link.call(ops.Drop(txn.id, name, partition, purge or unwritten))
             txn.forget()
 
     # --- transactions -------------------------------------------------------------------------
@@ -218,12 +225,13 @@ class Metastore(ClosedAfter):
         info: ClientInfo | None = None,
         describe: bool = False,
         reads: Sequence[str] = (),
+        branch: str | None = None,
     ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
         `describe`: what the snapshot sees of the locked tables and of those that it `reads` comes
         with it, unless it waited: then `table`, `partition_records` and `manifest` answer without
-        a message.
+        a message. `branch`: None is that of this client.
 
         Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. As in Hive,
         a blocked read is refused at once (LockNotAcquired, L10). Also raises TooManyOpenTxns,
@@ -238,7 +246,7 @@ class Metastore(ClosedAfter):
             info=client_info(info),
             tables=tuple(reads),
             describe=describe,
-            branch=self.branch,
+            branch=self.branch if branch is None else branch,
         )
         return OpenTransaction(self, kind, self.call(begin))
 

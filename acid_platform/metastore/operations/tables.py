@@ -75,7 +75,9 @@ class RemoveDatabase(MetastoreOperation[None], op="drop_database"):
 
 
 class GetDatabases(Unrecorded[list[str]], op="databases", answers="databases"):
-    """The names of the databases, in order."""
+    """The names of the databases, in order; with those that a branch has tables or views in."""
+
+    branch: str = ""
 
 
 class GetDatabase(Unrecorded[DatabaseRecord], op="database", answers="database"):
@@ -178,9 +180,10 @@ class DropView(MetastoreOperation[None], op="drop_view"):
 
 
 class GetViews(Unrecorded[list[ViewRecord]], op="views", answers="views"):
-    """The present views, or those that the snapshot of `txn` sees (P28)."""
+    """The present views, those on a branch (P80), or those that the snapshot of `txn` sees."""
 
     txn: int = 0
+    branch: str = ""
 
 
 # --- files --------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ def partitions(turn: Turn, operation: ops.GetPartitions) -> list[PartitionRecord
     return seen_partitions(turn.state, txn, table)
 
 
-def _reader(turn: Turn, operation: ops.GetTable | ops.GetPartitions) -> Txn | None:
+def _reader(turn: Turn, operation: ops.GetTable | ops.GetPartitions | ops.GetViews) -> Txn | None:
     """Raises NoSuchBranch, TxnAborted, SnapshotExpired, NoSuchTxn."""
     if operation.branch:
         return newest_on(turn.state, operation.branch)
@@ -231,8 +231,15 @@ def last_write_id(turn: Turn, operation: ops.GetLastWriteId) -> int:
 
 
 @handles(ops.GetDatabases)
-def databases(turn: Turn, _operation: ops.GetDatabases) -> list[str]:
-    return sorted(turn.state.databases)
+def databases(turn: Turn, operation: ops.GetDatabases) -> list[str]:
+    """Raises NoSuchBranch."""
+    state, there = turn.state, set(turn.state.databases)
+    if operation.branch:
+        txn = newest_on(state, operation.branch)
+        shown = [record.name for record in seen_tables(state, txn)]
+        shown += [view.name for view in seen_views(state, txn)]
+        there |= {name.partition(".")[0] for name in shown}
+    return sorted(there)
 
 
 @handles(ops.GetDatabase)
@@ -243,9 +250,8 @@ def get_database(turn: Turn, operation: ops.GetDatabase) -> DatabaseRecord:
 
 @handles(ops.GetViews)
 def views(turn: Turn, operation: ops.GetViews) -> list[ViewRecord]:
-    """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
-    txn = require_open(turn, operation.txn) if operation.txn else None
-    return seen_views(turn.state, txn)
+    """Raises NoSuchBranch, TxnAborted, SnapshotExpired, NoSuchTxn."""
+    return seen_views(turn.state, _reader(turn, operation))
 
 
 @handles(ops.GetSettings)
