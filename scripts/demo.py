@@ -345,8 +345,6 @@ def tell(console: Console, home: Path, place: str, weeks: int) -> int:
 
 def load_ahead() -> None:
     """Does the slow imports in the background."""
-    import great_expectations  # noqa: F401
-
     import definitions  # noqa: F401
 
 

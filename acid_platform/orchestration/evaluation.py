@@ -8,9 +8,11 @@ check.
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 
+import datetime
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -143,23 +145,57 @@ def _validated(
 
 
 def evaluate_profile(
-    frame: Any, aggregates: Mapping[str, str], expectations: Sequence[Expectation]
+    frame: Any,
+    aggregates: Mapping[str, str],
+    expectations: Sequence[Expectation],
+    source: str = "",
 ) -> list[Finding]:
-    """`evaluate` on a single row of SQL aggregates, which one Spark job computes.
+    """`evaluate` on a single row of SQL aggregates.
 
-    `aggregates` maps column names to SQL expressions.
+    `aggregates` maps column names to SQL expressions. `frame` is a Spark frame, or, with `source`,
+    `sql` of a transaction or warehouse: what follows FROM, such as `shop.orders WHERE id > 3`. Then
+    most expectations need neither a JVM nor Great Expectations. Raises CheckErrored.
     """
-    import pandas as pd
+    named = [f"{text} AS {name}" for name, text in aggregates.items()]
+    if not source:
+        profile = frame.selectExpr(*named).first().asDict()
+        findings = _of_row(profile, expectations)
+    else:
 
-    profile = (
-        frame.selectExpr(*(f"{text} AS {name}" for name, text in aggregates.items()))
-        .first()
-        .asDict()
-    )
-    findings = evaluate(pd.DataFrame([profile]), expectations)
+        def query(text: str) -> Rows:
+            rows: Rows = frame(text).to_arrow().to_pylist()
+            return rows
+
+        row = f"SELECT {', '.join(named)} FROM {source}"
+        (profile,) = query(row)
+        types = {name.lower(): _KINDS.get(type(value), "") for name, value in profile.items()}
+        if any(unlike(expectation, types) for expectation in expectations):
+            findings = _of_row(profile, expectations)
+        else:
+            results = evaluated(query, f"({row}) AS profile WHERE true", expectations)
+            findings = _findings(expectations, results, "")
+            page = data_docs(findings)
+            findings = [replace(finding, docs=page) for finding in findings]
     return [
         replace(finding, details={**finding.details, "profile": profile}) for finding in findings
     ]
+
+
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double",
+    Decimal: "decimal",
+    str: "string",
+    datetime.date: "date",
+    datetime.datetime: "timestamp",
+}
+
+
+def _of_row(row: Mapping[str, Any], expectations: Sequence[Expectation]) -> list[Finding]:
+    import pandas as pd
+
+    return evaluate(pd.DataFrame([row]), expectations)
 
 
 def table_checks(

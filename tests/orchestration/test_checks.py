@@ -21,10 +21,13 @@ from acid_platform.orchestration import (
     Finding,
     TableDeclaration,
     acid_asset,
+    evaluate_profile,
+    evaluation,
     table_checks,
 )
 from acid_platform.orchestration.checks import expectations_of
 from acid_platform.orchestration.evaluation import errored, evaluate
+from tests.conftest import temporary_warehouse
 from tests.orchestration.conftest import Place, failure, run
 
 FRAME = pd.DataFrame({"n": [1, 2, 300], "word": ["a", "b", None]})
@@ -47,6 +50,29 @@ def test_findings_come_in_the_order_of_the_expectations() -> None:
         ("wide", True),
         ("none", False),
     ]
+
+
+@pytest.mark.more
+def test_a_profile_of_a_query_is_judged_without_great_expectations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless an expectation asks for it."""
+    judged = []
+    monkeypatch.setattr(evaluation, "evaluate", lambda frame, given: judged.append(given) or [])
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        warehouse.create_table("db.t", "id int").insert([{"id": 1}, {"id": 2}])
+        aggregates = {"n": "count(*)"}
+        wanted = [between("two", 2, 2), between("three", 3, 3, blocking=False)]
+        with warehouse.transaction() as txn:
+            txn.table("db.t").insert([{"id": 3}])
+            found = evaluate_profile(txn.sql, aggregates, wanted, "db.t WHERE id > 0")
+            txn.abort()
+        assert [(one.name, one.passed) for one in found] == [("two", False), ("three", True)]
+        assert found[0].details["profile"] == {"n": 3} and not judged
+        other = [Expectation("odd", "ExpectColumnMedianToBeBetween", {"column": "n"})]
+        assert evaluate_profile(warehouse.sql, aggregates, other, "db.t") == [] and judged == [
+            other
+        ]
 
 
 def test_a_failure_is_explained_by_counts_and_examples() -> None:
