@@ -14,6 +14,7 @@ import click
 
 from acid_platform.cli import (
     branch_command,
+    contract_command,
     gateway_command,
     look_commands,
     metastore_commands,
@@ -50,6 +51,7 @@ COMMANDS = (
     look_commands,
     table_commands,
     branch_command,
+    contract_command,
     gateway_command,
     serve_command,
     project,
