@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from acid_platform.base.local_files import scratch_directory
 from acid_platform.base.paths import user_path
 from acid_platform.errors import NeedsSpark, SnapshotExpired, UnsupportedLayout
 from acid_platform.formats.file_access import columns_with_ids
+from acid_platform.handles.snapshot_views import SnapshotView
 from acid_platform.handles.told_files import ToldPast, ToldState, differs, touched_files
 from acid_platform.iceberg.columns import PARTITION_COLUMNS
 from acid_platform.iceberg.data_files import counted, path_of
@@ -37,6 +38,7 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import table_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore import operations as ops
+from acid_platform.metastore.branches import BranchRow
 from acid_platform.metastore.pasts import TableCommit
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.scans import EntityScan, Scan
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
 
 _PLACE = "_ducklake/catalog.ducklake"
+_BRANCH_PLACE = "_ducklake/_branch_{}.ducklake"
+"""By the transaction of the branch."""
 _IN_PATHS = frozenset(
     ("tinyint", "smallint", "int", "bigint", "string", "varchar", "date", "decimal", "boolean")
 )
@@ -86,10 +90,14 @@ def export_ducklake(
 ) -> DuckLakeExport:
     """Warehouse.export_ducklake."""
     named = {table_name(name) for name in ([tables] if isinstance(tables, str) else tables)}
-    files, path = warehouse.files, f"{warehouse.path}/{_PLACE}"
+    metastore = warehouse.metastore
+    # Asked before the snapshot is taken: what comes in between is told again, and none is missed.
+    on = metastore.branch
+    branch = warehouse.branches.require(on, judged=False) if on else None
+    default = _BRANCH_PLACE.format(branch.txn) if branch else _PLACE
+    files, path = warehouse.files, f"{warehouse.path}/{default}"
     if into is not None:
         files, path = Files.of(user_path(into))
-    metastore = warehouse.metastore
     identity = metastore.call(ops.GetIdentity()).id
     data = warehouse.path if warehouse.files.local else warehouse.files.uri(warehouse.path)
     with (
@@ -108,13 +116,16 @@ def export_ducklake(
                 for record in sorted(records.values(), key=lambda each: each.name)
                 if (record.name in named or record.table_id in told if named else _fits(record))
             ]
-            telling = _Catalog(warehouse, lake, told, renew)
-            telling.tell(wanted, named)
+            with warehouse.leases.brief() if branch else nullcontext() as view:
+                telling = _Catalog(warehouse, lake, told, renew, branch, view)
+                telling.tell(wanted, named)
             snapshots = telling.snapshots
             lake.finish(snapshots)
         if telling.changed or before is None:
             files.make_directory(path.rpartition("/")[0])
             replace_file(files, path, new.read_bytes())
+        if branch:
+            _remove_ended(warehouse)
     return DuckLakeExport(
         path if files.local else files.uri(path),
         max(snapshots, default=0),
@@ -123,6 +134,16 @@ def export_ducklake(
         tuple(telling.names),
         telling.left_out,
     )
+
+
+def _remove_ended(warehouse: Warehouse) -> None:
+    """Removes the catalogs of branches that have ended: they have values of their rows."""
+    alive = {_BRANCH_PLACE.format(row.txn) for row in warehouse.branches.list(judged=False)}
+    directory, _, spelled = _BRANCH_PLACE.rpartition("/")
+    for info in warehouse.files.children(f"{warehouse.path}/{directory}"):
+        own = info.base_name.startswith(spelled.partition("{")[0])
+        if own and f"{directory}/{info.base_name}" not in alive:
+            warehouse.files.delete_file(info.path)
 
 
 def _fits(record: TableRecord) -> bool:
@@ -150,7 +171,11 @@ class _Catalog:
         lake: Lake,
         told: dict[int, LastTold],
         renew: Callable[[], object],
+        branch: BranchRow | None,
+        view: SnapshotView | None,
     ) -> None:
+        """`branch`, and the `view` of it: all tables are told as this shows them."""
+        self._branch, self._view = branch, view
         self._warehouse, self._lake, self._told, self._renew = warehouse, lake, told, renew
         self.snapshots: dict[int, int] = {}
         """The time of each moment that can be read."""
@@ -161,8 +186,7 @@ class _Catalog:
 
     def tell(self, records: Sequence[TableRecord], named: Collection[str]) -> None:
         """Raises UnsupportedLayout for a table of `named`; others are left out then."""
-        asked = self._warehouse.metastore.call
-        moments = [asked(ops.GetCommits(each.name))[-1].moment for each in records]
+        moments = [self._commits(each)[-1].moment for each in records]
         # Whoever is asked from now on tells every commit up to this moment.
         newest = max(moments, default=0)
         for gone in self._told.keys() - {each.table_id for each in records}:
@@ -181,17 +205,29 @@ class _Catalog:
             else:
                 self.names.append(record.name)
 
+    def _commits(self, record: TableRecord) -> Sequence[TableCommit]:
+        """A branch has one, whose number is that of the commits on it."""
+        if (branch := self._branch) is not None:
+            moment = 1 + branch.commits
+            return [TableCommit(moment, moment, branch.txn, branch.created + moment)]
+        return self._warehouse.metastore.call(ops.GetCommits(record.name))
+
     def _table(self, record: TableRecord, newest: int) -> None:
         warehouse, number = self._warehouse, record.table_id
-        with warehouse.leases.brief(record.name) as view:
-            listed = warehouse.metastore.call(ops.GetCommits(record.name))
+        own = nullcontext(self._view) if self._view else warehouse.leases.brief(record.name)
+        with own as view:
+            listed = self._commits(record)
             commits = [commit for commit in listed if commit.moment <= newest]
             if not commits:
                 raise SnapshotExpired(
                     f"the history of {record.name} up to moment {newest} was cleaned meanwhile;"
                     " export again"
                 )
-            table = _Table(ToldPast(view, view.table(record.name)), record, self._lake)
+            table = _Table(
+                ToldPast(view, view.table(record.name), self._branch is not None),
+                record,
+                self._lake,
+            )
             first = table.catch_up(commits, self._told.get(number), self._renew)
         last = LastTold(record.name, max(first, commits[0].moment), *_key(commits[-1]))
         self.added += table.added

@@ -236,3 +236,34 @@ def test_what_others_made_at_the_place_is_replaced(
         export = warehouse.export_ducklake(into=str(place))
         assert export.told == own.told
         require_all(warehouse, duckdb, export, table)
+
+
+def test_a_branch_has_a_catalog_of_its_own(warehouse: Warehouse, duckdb: PlainDuckDB) -> None:
+    """All its tables at one state of the branch, also those renamed or dropped elsewhere since."""
+    first, second = a_table(warehouse, "i.t"), a_table(warehouse, "i.u")
+    warehouse.branches.create("dev")
+    warehouse.branches.create("over")
+    first.rename("i.other")
+    warehouse.table("i.other").insert([{"id": 1000, "v": "of others"}])
+
+    def require_shown(branch: Warehouse, export: DuckLakeExport) -> None:
+        duckdb.attach(f"ducklake:{export.catalog}")
+        for name in ("i.t", "i.u"):
+            assert texts(duckdb.table(f"lake.{name}")) == texts(branch.table(name).to_arrow())
+        assert export.tables == ("i.t", "i.u")
+
+    def on(name: str) -> Warehouse:
+        return Warehouse.open(warehouse.path, engine="local", branch=name)
+
+    with on("dev") as branch, on("over") as over:
+        ended = over.export_ducklake()
+        require_shown(branch, branch.export_ducklake())
+        branch.sql("INSERT INTO i.u SELECT id + 500, 'new' FROM i.u WHERE id < 10")
+        branch.sql("DELETE FROM i.u WHERE id > 502; UPDATE i.u SET v = 'y' WHERE id = 4")
+        warehouse.drop_table(second.name)
+        warehouse.branches.drop("over")
+        export = branch.export_ducklake()
+        require_shown(branch, export)
+        assert branch.export_ducklake().told == 0
+        assert not Path(ended.catalog).exists() and Path(export.catalog).exists()
+    assert warehouse.export_ducklake().tables == ("i.other",)
