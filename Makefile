@@ -231,7 +231,7 @@ lab-judge: setup #: record what clients are told under kills and stops for MINUT
 	@$(TEST_STATE) exec $(PY) -m tests.recorder --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: lab-readers
-lab-readers: setup #: 200 commits on ten tables: pyiceberg, Polars and a plain DuckDB find their rows; fetches 130 MB once (ARGS="--seed 2 --commits 50")
+lab-readers: setup #: 200 commits on ten tables: pyiceberg, Polars and a plain DuckDB find their rows; fetches 130 MB once (ARGS="--seed 2 --readers spark,trino")
 	@$(TEST_STATE) exec $(PY) -m tests.iceberg $(ARGS)
 
 .PHONY: lab-judge-teeth

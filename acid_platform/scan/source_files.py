@@ -114,7 +114,7 @@ class SourceFile:
         precision, scale = column.type.sizes
         bounds = [known.low, known.high] if known.values else []
         return all(
-            isinstance(bound, Decimal) and abs(bound) < 10 ** (precision - scale)
+            isinstance(bound, Decimal) and bound.copy_abs() < 10 ** (precision - scale)
             for bound in bounds
         )
 

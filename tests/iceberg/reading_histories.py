@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
 import random
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any
-
-import polars as pl
-import pyarrow as pa
-from pyiceberg.table import StaticTable
+from collections.abc import Callable, Mapping, Sequence
 
 from acid_platform import Warehouse
 from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.services import cleaner
-from tests.gateway.test_rest_catalog import serving
+from tests.iceberg.asked_readers import Asked, Finds
+from tests.iceberg.found_rows import Condition, Row, as_pyiceberg, texts
 from tests.iceberg.histories import History
-from tests.iceberg.plain_duckdb import PlainDuckDB
 
 KINDS = (
-    *(("", False, "7d"), ("p int", False, "7d"), ("p string", False, "7d")),
-    *(("p date", False, "7d"), ("p decimal(5,2)", False, "7d"), ("", True, "7d")),
-    *(("p int", True, "7d"), ("", False, "0"), ("p string", False, "0"), ("p date", True, "0")),
+    *(("", False, "7d"), ("p int, q string", False, "7d"), ("p varchar(8)", False, "7d")),
+    *(("p date, q boolean", False, "7d"), ("p decimal(5,2), q tinyint", False, "7d")),
+    *(("", True, "7d"), ("p bigint", True, "7d"), ("p decimal(38,10)", False, "0")),
+    *(("p timestamp", False, "0"), ("p date, q varchar(8)", True, "0")),
 )
-"""The partition column of each table, whether it is insert-only, and how long its past is kept."""
+"""The partition columns of each table, whether it is insert-only, and how long its past is kept."""
 _EVERY, _OLDER = 10, 3
 _NOT_TOLD = (
     "does not exist at version",
@@ -36,23 +29,19 @@ _NOT_TOLD = (
     "snapshot ID not found",
     "snapshot with id",
     "No snapshot",
+    "snapshot with ID",
+    "Cannot find snapshot",
+    "snapshot ID does not exist",
 )
 """What readers say of a snapshot of an insert-only table whose columns had other names then."""
+_LEFT_OUT = {("DuckDB by DuckLake", "p timestamp")}
+"""Tables that a reader is not told of: DuckDB would not find the values in the paths."""
 
-Finds = Callable[[str, int | None], pa.Table]
-"""The rows of a table, now or at a snapshot."""
+_BY_PYICEBERG = ("pyiceberg", "Polars")
+"""Polars reads by pyiceberg where a file of deleted positions is about several files of rows."""
 
-
-def texts(rows: pa.Table) -> list[str]:
-    """The rows in an order of their own, with columns in the order of their names."""
-    names = sorted(rows.column_names)
-    return sorted(repr([_plain(row[name]) for name in names]) for row in rows.to_pylist())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC).replace(tzinfo=None)
-    return value
+Loads = Callable[[Mapping[str, str]], Mapping[str, Finds]]
+"""Readers that have loaded tables, of which it gets the metadata files."""
 
 
 class ReadHistories:
@@ -61,20 +50,28 @@ class ReadHistories:
     def __init__(
         self,
         warehouse: Warehouse,
-        duckdb: PlainDuckDB | None,
         seed: int,
+        readers: Sequence[Loads],
         log: Callable[[str], object] = lambda _: None,
         kinds: Sequence[tuple[str, bool, str]] = KINDS,
+        tables: int | None = None,
     ) -> None:
-        self._warehouse, self._duckdb, self._log = warehouse, duckdb, log
+        """`tables`: so many of them are read after each tenth commit; None: all."""
+        self._warehouse, self._readers, self._log = warehouse, readers, log
         self._dice, self.seed = random.Random(seed), seed
+        self._kinds = {f"i.t{number}": kind for number, kind in enumerate(kinds)}
         self._histories = {
-            f"i.t{number}": History(warehouse, f"i.t{number}", seed * 100 + number, *kind)
-            for number, kind in enumerate(kinds)
+            name: History(warehouse, name, seed * 100 + number, *kind)
+            for number, (name, kind) in enumerate(self._kinds.items())
         }
-        self._kept = [f"i.t{n}" for n, (_, _, retention) in enumerate(kinds) if retention != "0"]
+        self._most = tables or len(kinds)
+        self._expected: dict[tuple[str, int], tuple[Asked, list[Row]]] = {}
         self.read = Counter[str]()
         """How many snapshots each reader read."""
+        self.filtered = Counter[str]()
+        """How many of these reads had a condition."""
+        self.not_told = Counter[str]()
+        """Snapshots of insert-only tables whose columns had other names then."""
         self.steps = Counter[str]()
         self.wrong: list[str] = []
 
@@ -87,96 +84,74 @@ class ReadHistories:
             self.steps[kind] += bool(kind)
             if done % _EVERY == 0 and done > checked:
                 checked = done
-                self._check(done)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._check(done)
 
     def _check(self, done: int) -> None:
-        expected: dict[tuple[str, int], list[str]] = {}
-
-        def ours(name: str, moment: int) -> list[str]:
-            if (name, moment) not in expected:
-                table = self._histories[name].table
-                expected[name, moment] = texts(table.to_arrow(as_of=AsOf(moment=moment)))
-            return expected[name, moment]
-
+        self._expected = {}
         turn = done // _EVERY % 3
         if turn == 1:  # what is not kept goes, and no reader may be told of it
             self._clean()
-        older: dict[str, list[int]] = {}
-        for name in self._histories if turn < 2 else self._kept:
-            *past, newest = self._moments(name)
-            older[name] = [*self._dice.sample(past, min(_OLDER, len(past))), newest]
-        with self._readers() as readers:
-            if turn == 2:  # who has loaded tables whose past is kept may go on
-                self._clean()
-            for reader, find in readers.items():
-                for name, moments in older.items():
-                    for moment in moments:
-                        self._compare(reader, find, name, moment, ours)
+        names = [name for name, kind in self._kinds.items() if turn < 2 or kind[2] != "0"]
+        chosen = self._dice.sample(names, min(self._most, len(names)))
+        asked = [(name, moment, now) for name in chosen for moment, now in self._moments(name)]
+        files = {name: self._warehouse.export_iceberg(name).metadata for name in self._histories}
+        loaded = {name: find for load in self._readers for name, find in load(files).items()}
+        if turn == 2:  # who has loaded tables whose past is kept may go on
+            self._clean()
+        for reader, find in loaded.items():
+            for name, moment, now in asked:
+                if (reader, self._kinds[name][0]) not in _LEFT_OUT:
+                    self._compare(reader, find, name, moment, now)
         self._log(f"{done} commits: {dict(self.read)}, wrong: {len(self.wrong)}")
 
     def _clean(self) -> None:
         cleaner.run(self._warehouse.metastore)
         self.steps["clean"] += 1
 
-    def _compare(
-        self,
-        reader: str,
-        find: Finds,
-        name: str,
-        moment: int,
-        ours: Callable[[str, int], list[str]],
-    ) -> None:
-        where = f"{reader} {name} at {moment}"
+    def _moments(self, name: str) -> list[tuple[int, bool]]:
+        """Some snapshots of the table, and whether each is the newest."""
+        *past, newest = [
+            each.moment for each in self._warehouse.metastore.call(ops.GetCommits(name))
+        ]
+        older = self._dice.sample(past, min(_OLDER, len(past)))
+        return [*((moment, False) for moment in older), (newest, True)]
+
+    def _ours(self, name: str, moment: int) -> tuple[Asked, list[Row]]:
+        if (name, moment) not in self._expected:
+            table = self._histories[name].table.to_arrow(as_of=AsOf(moment=moment))
+            asked = Asked(name, moment, None, table.schema)
+            self._expected[name, moment] = asked, asked.shaped(table.to_pylist())
+        return self._expected[name, moment]
+
+    def _compare(self, reader: str, find: Finds, name: str, moment: int, now: bool) -> None:
+        asked, rows = self._ours(name, moment)
+        self._ask(reader, find, asked, rows)
+        condition = Condition.chosen(self._dice, rows) if now else None
+        if condition is not None:
+            asked = Asked(name, moment, condition, asked.schema)
+            self._ask(reader, find, asked, condition.fulfilled(rows))
+
+    def _ask(self, reader: str, find: Finds, asked: Asked, rows: list[Row]) -> None:
+        where = f"{reader} {asked}"
         try:
-            found = texts(find(name, moment))
+            found = find(asked)
         except Exception as error:
-            if self._histories[name].insert_only and _is_not_told(error):
+            if self._histories[asked.name].insert_only and _is_not_told(error):
+                self.not_told[reader] += 1
                 return
             self.wrong.append(f"{where}: {type(error).__name__}: {str(error)[:300]}")
         else:
             self.read[reader] += 1
-            if found != ours(name, moment):
-                self.wrong.append(f"{where}: {len(found)} rows")
+            self.filtered[reader] += asked.condition is not None
+            right = [rows]
+            if reader in _BY_PYICEBERG:
+                right.append(as_pyiceberg(rows, asked.schema))
+            if difference := _difference(found, *right):
+                self.wrong.append(f"{where}: {difference}")
         if self.wrong and self.wrong[-1].startswith(where):
             self._log(self.wrong[-1])
-
-    def _moments(self, name: str) -> list[int]:
-        return [each.moment for each in self._warehouse.metastore.call(ops.GetCommits(name))]
-
-    @contextmanager
-    def _readers(self) -> Iterator[dict[str, Finds]]:
-        """Readers that have loaded all tables."""
-        warehouse, readers = self._warehouse, dict[str, Finds]()
-        files = {name: warehouse.export_iceberg(name).metadata for name in self._histories}
-        with warnings.catch_warnings(), serving(warehouse) as server:
-            warnings.simplefilter("ignore")
-            loaded = {name: StaticTable.from_metadata(file) for name, file in files.items()}
-            readers["pyiceberg"] = lambda name, at: loaded[name].scan(snapshot_id=at).to_arrow()
-            readers["Polars"] = lambda name, at: (
-                pl.scan_iceberg(loaded[name], snapshot_id=at).collect().to_arrow()
-            )
-            if self._duckdb is not None:
-                readers |= self._of_duckdb(self._duckdb, server.address)
-            yield readers
-
-    def _of_duckdb(self, duckdb: PlainDuckDB, address: str) -> dict[str, Finds]:
-        catalog = self._warehouse.export_ducklake().catalog
-        by_rest = f"TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none'"
-        places = {
-            "DuckDB by REST": ("acid", by_rest, ("avro", "httpfs", "iceberg")),
-            "DuckDB by DuckLake": (f"ducklake:{catalog}", "READ_ONLY", ("ducklake",)),
-        }
-        attached = ""
-
-        def find(reader: str, name: str, at: int | None) -> pa.Table:
-            nonlocal attached
-            if attached != reader:
-                place, options, extensions = places[reader]
-                duckdb.attach(place, options, *extensions)
-                attached = reader
-            return duckdb.table(f"lake.{name} AT (VERSION => {at})")
-
-        return {reader: partial(find, reader) for reader in places}
 
     def page(self, commits: int) -> str:
         """What was found, in Markdown."""
@@ -184,13 +159,31 @@ class ReadHistories:
             f"{commits} commits on {len(self._histories)} tables, seed {self.seed}:"
             f" {', '.join(f'{kind} {count}' for kind, count in sorted(self.steps.items()))}.",
             "",
-            "| reader | snapshots read | wrong |",
-            "|---|---|---|",
+            "| reader | reads | of these with a condition | not told | wrong |",
+            "|---|---|---|---|---|",
         ]
         for reader, count in self.read.items():
             wrong = sum(each.startswith(f"{reader} ") for each in self.wrong)
-            lines.append(f"| {reader} | {count} | {wrong} |")
+            some, not_told = self.filtered[reader], self.not_told[reader]
+            lines.append(f"| {reader} | {count} | {some} | {not_told} | {wrong} |")
         return "\n".join([*lines, "", *self.wrong]).rstrip() + "\n"
+
+
+def _difference(found: list[Row], *right: list[Row]) -> str:
+    """A column of a row whose values differ; empty if the rows are those of one of the lists."""
+    if any(texts(found) == texts(rows) for rows in right):
+        return ""
+    if len(found) != len(right[0]):
+        return f"{len(found)} rows instead of {len(right[0])}"
+    known = set(texts(right[0]))
+    row = next(row for row in found if texts([row])[0] not in known)
+    same = [each for each in right[0] if each["id"] == row["id"]]
+    differing = {
+        name: (value, [each.get(name) for each in same])
+        for name, value in row.items()
+        if all(texts([{name: value}]) != texts([{name: each.get(name)}]) for each in same)
+    }
+    return f"of id {row['id']}, instead of these values: {differing or same}"
 
 
 def _is_not_told(error: Exception) -> bool:

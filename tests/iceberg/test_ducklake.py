@@ -18,9 +18,10 @@ from acid_platform.metastore import operations as ops
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.services import cleaner
 from tests.conftest import IN_ORC, temporary_warehouse
+from tests.iceberg.found_rows import texts
 from tests.iceberg.histories import History
 from tests.iceberg.plain_duckdb import PlainDuckDB, Refused
-from tests.iceberg.test_export import HISTORIES, texts
+from tests.iceberg.test_export import HISTORIES
 
 pytestmark = pytest.mark.more
 
@@ -47,7 +48,7 @@ def commits(warehouse: Warehouse, table: Table) -> list[int]:
 
 def require_same(duckdb: PlainDuckDB, table: Table, moment: int, at: int | None = None) -> None:
     """`at`: the snapshot of the catalog, which may be one of another table."""
-    found = duckdb.table(f"lake.{table.name} AT (VERSION => {at or moment})")
+    found = duckdb.table(f"FROM lake.{table.name} AT (VERSION => {at or moment})")
     expected = table.to_arrow(as_of=AsOf(moment=moment))
     assert found.column_names == expected.column_names
     assert texts(found) == texts(expected)

@@ -1,4 +1,4 @@
-"""A Trino server of its own on this machine, with one catalog: the gateway."""
+"""A Trino server of its own on this machine, with catalogs of the gateway and of Iceberg's REST."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def java_home(oldest: int, newest: int, engine: str) -> Path:
 def server_directory(home: Path) -> Path:
     """The unpacked server below `home`; Maven fetches it once. Raises Unavailable."""
     unpacked = home / f"trino-server-{VERSION}"
-    if (unpacked / "lib").exists():
+    if (unpacked / "plugin" / "iceberg").exists():
         return unpacked
     archive = home / f"trino-server-{VERSION}.tar.gz"
     if not archive.exists():
@@ -60,7 +60,12 @@ def server_directory(home: Path) -> Path:
         if got.returncode:
             raise Unavailable(f"Maven could not fetch {ARTIFACT}: {got.stdout[-400:]}")
     with tarfile.open(archive) as packed:
-        wanted = (one for one in packed if "/plugin/" not in one.name or "/plugin/hive" in one.name)
+        names = ("/plugin/hive", "/plugin/iceberg")
+        wanted = (
+            one
+            for one in packed
+            if "/plugin/" not in one.name or any(each in one.name for each in names)
+        )
         packed.extractall(home, wanted, filter="tar")
     return unpacked
 
@@ -75,15 +80,23 @@ def _causes(error: Mapping[str, Any]) -> str:
 
 
 class Trino:
-    """A running server; `catalogs` has the gateway's address of each catalog."""
+    """A running server; `catalogs` has the gateway's address of each catalog, `iceberg` that of a
+    REST catalog."""
 
-    def __init__(self, home: Path, work: Path, catalogs: Mapping[str, tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        work: Path,
+        catalogs: Mapping[str, tuple[str, int]],
+        iceberg: Mapping[str, str] | None = None,
+    ) -> None:
         server, java = server_directory(home), java_home(_OLDEST_JAVA, 99, f"Trino {VERSION}")
         self.port = free_port()
         plugins = work / "plugin"
         (work / "catalog").mkdir(parents=True)
         plugins.mkdir()
-        (plugins / "hive").symlink_to(server / "plugin" / "hive")
+        for name in ("hive", "iceberg"):
+            (plugins / name).symlink_to(server / "plugin" / name)
         files = {
             "config.properties": "coordinator=true\nnode-scheduler.include-coordinator=true\n"
             f"http-server.http.port={self.port}\ndiscovery.uri=http://127.0.0.1:{self.port}\n"
@@ -100,6 +113,11 @@ class Trino:
                 "hive.metastore-cache-ttl=0s\nhive.non-managed-table-writes-enabled=true\n"
                 "hive.timestamp-precision=NANOSECONDS\nhive.hive-views.enabled=true\n"
                 "hive.metastore.thrift.client.max-retries=2\n"
+            )
+        for name, address in (iceberg or {}).items():
+            files[f"catalog/{name}.properties"] = (
+                "connector.name=iceberg\niceberg.catalog.type=rest\n"
+                f"iceberg.rest-catalog.uri={address}\nfs.hadoop.enabled=true\n"
             )
         for name, content in files.items():
             (work / name).write_text(content)
