@@ -261,7 +261,13 @@ def test_P80_a_table_that_others_declared_anew_meanwhile(
     with pytest.raises(error):
         parent.branches.merge("dev")
     assert parent.branches.require("dev").refused
+    if declared == "DROP TABLE db.t":
+        with pytest.raises(InvalidDefinition, match="branch dev has written there before the drop"):
+            parent.undrop("db.t")
     parent.branches.drop("dev")
+    if declared == "DROP TABLE db.t":
+        parent.undrop("db.t")
+        assert len(rows(parent)) == 3
 
 
 @pytest.mark.more

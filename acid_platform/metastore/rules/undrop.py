@@ -47,8 +47,11 @@ def _refused(state: State, drop: DropTask) -> str:
         return "the removal of its files has begun"
     if drop.error:
         return drop.error
+    branches = {branch.txn: name for name, branch in state.branches.items()}
     for txn in state.open_txns():
         if drop.table_id in txn.wrote:  # what others have overwritten since is no longer compared
+            if name := branches.get(txn.branch):
+                return f"branch {name} has written there before the drop; drop the branch"
             return f"transaction {txn.txn_id} has got a write id there before the drop; end it"
     for table_id in state.occupied.near(drop.location):
         return f"{state.name_of(table_id)} is at its place, {drop.location}"
