@@ -211,6 +211,7 @@ def _rewrites(
             most_inputs=plan.settings.most_inputs,
             before=tuple(column.name for column in inputs.columns) if names else (),
             sources=tuple(old for old, _ in names),
+            sorted_by=() if minor else plan.settings.sorted_by,
         )
 
     tasks = []
@@ -425,8 +426,8 @@ def _with_events(profile: Profile, events: DeleteKeys) -> Profile:
 
 
 def _disordered(outputs: Scan, compaction: Compaction) -> int:
-    """The number of output files whose keys may be out of order."""
-    if not compaction.format.keyed:
+    """The number of output files whose keys may be out of order, and should not be."""
+    if not compaction.format.keyed or any(task.sorted_by for task in compaction.rewrites):
         return 0
     sources = outputs.entities[0].sources
     files = (*sources.inserts, *sources.deletes)

@@ -38,6 +38,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
+from acid_platform.layout.sort_columns import sort_columns
 from acid_platform.layout.table_properties import (
     JOB_PREFIX,
     LOCAL_COMPACTION_BYTES,
@@ -64,6 +65,8 @@ class CompactionSettings:
     """For how many seconds other engines may hold up the publication (P46)."""
     pool: str = ""
     """The scheduler pool of Spark's jobs; empty: the default."""
+    sorted_by: tuple[str, ...] = ()
+    """The columns by which a major compaction sorts the rows of a file."""
 
     @classmethod
     def of(
@@ -92,6 +95,7 @@ class CompactionSettings:
             int(number(LOCAL_COMPACTION_BYTES)),
             number(PUBLICATION_WAIT) / 1000,
             text(*QUEUES),
+            sort_columns(table),
         )
 
 

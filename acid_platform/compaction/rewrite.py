@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from acid_platform.compaction.profiles import Profile, ValueSums
+from acid_platform.compaction.sorted_rows import in_order
 from acid_platform.errors import CompactionMismatch, CompactionRefused
 from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
 from acid_platform.formats.field_ids import column_places
@@ -115,7 +117,9 @@ class SortedFile:
 
     def start(self) -> None:
         self.batches = changes(self.files, self.source, self.decoding)
-        if not self.ascending:  # older compactions sorted by bucket first: sort the whole file
+        if not self.ascending and self.source.format == "parquet":  # it is sorted by columns
+            self.batches = in_order(self.batches)
+        elif not self.ascending:  # older compactions sorted by bucket first: sort the whole file
             self.batches = in_key_order(list(self.batches))
         self.fill()
 
@@ -197,6 +201,8 @@ class Rewrite:
     """All columns of the table while the inputs were written; empty: `columns`."""
     sources: tuple[str, ...] = ()
     """Which of `before` each of `columns` is; empty: the one of its name."""
+    sorted_by: tuple[str, ...] = ()
+    """The columns by which rows are sorted; empty: they are in the order of their keys (F7)."""
 
     @property
     def decoding(self) -> Decoding:
@@ -322,6 +328,7 @@ def _rewrite(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten
             stage = _written(rewrite, f"{where}/_stage_{name}_{count}_{start}")
             stages.append(stage)
             first = replace(rewrite, inputs=group, deletes=(), output=stage.path, summed=True)
+            first = replace(first, sorted_by=())
             made = _merge(files, first, pool)
             if not made.rows:
                 stages.pop()
@@ -352,6 +359,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         buckets=set().union(*(file.buckets for file in sorted_files)),
     )
     deleted = DeletedRows(keys) if len(keys) else None
+    read = partial(changes, files, decoding=rewrite.decoding)
     kinds = arrow_schema(rewrite.columns, rewrite.timestamps)
     summed = rewrite.summed and not rewrite.delete_events
     values, exact = ValueSums([column.name for column in rewrite.columns] if summed else []), True
@@ -363,9 +371,14 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
         rewrite.compression,
         rewrite.delete_events,
         pool=pool,
+        by_columns=bool(rewrite.sorted_by),
     )
-    try:
-        for group in merged_pieces(sorted_files):
+
+    def every_row() -> Iterator[Keyed]:
+        """In the order of their keys, unless they will be sorted."""
+        nonlocal exact
+        alone = ([(rows, source)] for source in rewrite.inputs for rows in read(source))
+        for group in alone if rewrite.sorted_by else merged_pieces(sorted_files):
             parts = []
             for rows, source in group:
                 keep = valid_ids(rows.makers(), rewrite.write_ids)
@@ -382,8 +395,13 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                     exact &= source.exact or made_of is None or are_exact(made_of)
                     if summed:
                         values.add(made_of)
-            for made in in_key_order(list(map(_plain, parts))) if len(parts) > 1 else parts:
-                writer.put(made)
+            yield from in_key_order(list(map(_plain, parts))) if len(parts) > 1 else parts
+
+    try:
+        names = [column.name for column in rewrite.columns]
+        order = [names.index(name) for name in rewrite.sorted_by]
+        for made in in_order(every_row(), order) if order else every_row():
+            writer.put(made)
         count = writer.close()
     except BaseException:
         writer.give_up()

@@ -264,6 +264,8 @@ class DataFile:
     """Whether `decode` uses threads of its own."""
     has_checksums = False
     """Whether its writers add checksums to what they write, which `decode` compares."""
+    by_columns = False
+    """Whether its rows are in the order of columns, and their keys in any (P85)."""
     has_key_index = False
     """Whether it has an index of its keys, which is written only if they ascend."""
 

@@ -184,11 +184,13 @@ def new_file(
     deletes: bool = False,
     always: bool = False,
     pool: Executor | None = None,
+    by_columns: bool = False,
 ) -> FileWriter:
     """A new file of a table's format.
 
     `deletes`: of delete events. `always`: also without rows, with a codec that can be written then.
-    The threads of `pool` encode. Raises UnsupportedLayout for a codec and a format that can't be
+    The threads of `pool` encode. `by_columns`: the rows are in the order of columns, with keys in
+    any order (Parquet alone). Raises UnsupportedLayout for a codec and a format that can't be
     written.
     """
     if stored.name == "orc":
@@ -198,7 +200,7 @@ def new_file(
         return OrcWriter(files, path, columns, codec, always=always, pool=pool)
     if stored.name == "parquet":
         if stored.keyed:
-            return KeyedParquetWriter(files, path, columns, deletes, always, pool)
+            return KeyedParquetWriter(files, path, columns, deletes, always, pool, by_columns)
         return ParquetWriter(files, path, columns, always, pool)
     keys = "with the keys of rows" if stored.keyed else "without Spark"
     raise UnsupportedLayout(f"{path}: {stored.name} files can't be written {keys}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -57,9 +58,10 @@ from acid_platform.values.arrow_types import (
 
 ROWS_HAVE = b"acid.rows"
 """The key of the footer's note about the keys of the rows."""
-STORED, DELETED, FROM = "stored", "deleted", "from "
-"""What it says: keys are stored, also of delete events, or those of all rows follow from the first,
-as `from 7,536870912,0`: a write id, a bucket property and a rowId."""
+STORED, SORTED, DELETED, FROM = "stored", "stored by columns", "deleted", "from "
+"""What it says: keys are stored and ascend, or are in any order because the rows are in that of
+columns, or are those of delete events; or those of all rows follow from the first, as
+`from 7,536870912,0`: a write id, a bucket property and a rowId."""
 
 DECLARED = b"acid.columns"
 """The key of the note about the columns as the table declares them, whose types are more than those
@@ -84,19 +86,27 @@ class KeyedParquet(ParquetData):
     """An open file whose rows have keys."""
 
     has_texts_as_bytes = False
-    has_checked_text = has_key_index = True
+    has_checked_text = True
 
     @cached_property
     def _note(self) -> str:
         """Raises CorruptFile for a file without keys."""
         told: bytes = (self._file.metadata.metadata or {}).get(ROWS_HAVE, b"")
         note = told.decode("utf-8", "replace")
-        if note not in (STORED, DELETED) and self._run_of(note) is None:
+        if note not in (STORED, SORTED, DELETED) and self._run_of(note) is None:
             raise CorruptFile(
                 f"{self.path} does not say which keys its rows have, but {note[:60]!r}; restore it"
                 " or drop its transaction"
             )
         return note
+
+    @property
+    def by_columns(self) -> bool:  # type: ignore[override]
+        return self._note == SORTED
+
+    @property
+    def has_key_index(self) -> bool:  # type: ignore[override]
+        return not self.by_columns
 
     @staticmethod
     def _run_of(note: str) -> KeyRun | None:
@@ -194,7 +204,7 @@ class KeyedParquet(ParquetData):
     def key_ranges(self) -> KeyRanges | None:
         if self._note == DELETED or not self.rows:
             return None
-        return ranges_of_keys(self._file.metadata, self._run)
+        return ranges_of_keys(self._file.metadata, self._run, self.by_columns)
 
     # --- keys ----------------------------------------------------------------------------------
 
@@ -347,18 +357,25 @@ def ranges_by_id(
     return {keys[name]: each for name, each in column_ranges(metadata, keys, texts).items()}
 
 
-def ranges_of_keys(metadata: parquet.FileMetaData, run: KeyRun | None) -> KeyRanges | None:
-    """The bounds of the keys of all rows, of a run, or else as they are stored."""
+def ranges_of_keys(
+    metadata: parquet.FileMetaData, run: KeyRun | None, by_columns: bool = False
+) -> KeyRanges | None:
+    """The bounds of the keys of all rows, of a run, or else as they are stored. Those of rows in
+    the order of columns are wider if need be, so that nobody takes them for a run."""
     if run is not None:
         last = run.first + metadata.num_rows - 1
         return KeyRanges((run.write_id,) * 2, (run.bucket,) * 2, (run.first, last))
-    ranges = column_ranges(metadata, [KEY_COLUMNS[part][0] for part in KEY])
+    stored = column_ranges(metadata, [KEY_COLUMNS[part][0] for part in KEY])
     bounds = list[tuple[int, int]]()
     for part in KEY:
-        known = ranges.get(KEY_COLUMNS[part][0])
+        known = stored.get(KEY_COLUMNS[part][0])
         if known is None or not isinstance(known.low, int) or not isinstance(known.high, int):
             return None
         if known.nulls or known.low < 0:  # scans take a negative number for a missing key
             return None
         bounds.append((known.low, known.high))
-    return KeyRanges(*bounds)
+    ranges = KeyRanges(*bounds)
+    if by_columns and ranges.without_gaps(metadata.num_rows):
+        first, last = ranges.row_ids
+        return replace(ranges, row_ids=(first, last + 1))
+    return ranges

@@ -26,6 +26,7 @@ from acid_platform.formats.keyed_parquet import (
     HIDDEN,
     KEY_COLUMNS,
     ROWS_HAVE,
+    SORTED,
     STORED,
     UPDATED,
     ranges_by_id,
@@ -47,7 +48,8 @@ class KeyedParquetWriter(ParquetWriter):
     """Writes one file of inserted rows or, with `deletes`, of delete events, see FileWriter.
 
     The keys are stored unless the first rows have a run of them: then so must all others. `put` and
-    `close` raise CorruptFile if the keys do not ascend (F7), WrongType for a text that is not
+    `close` raise CorruptFile if the keys do not ascend (F7) and rows are not said to be sorted
+    `by_columns` (P85), WrongType for a text that is not
     UTF-8, which a Parquet file can't hold, and CompactionRefused for times with nanoseconds.
     """
 
@@ -61,9 +63,10 @@ class KeyedParquetWriter(ParquetWriter):
         deletes: bool = False,
         always: bool = False,
         pool: Executor | None = None,
+        by_columns: bool = False,
     ) -> None:
         super().__init__(files, path, () if deletes else columns, always, pool)
-        self._deletes, self._columns = deletes, columns
+        self._deletes, self._columns, self._by_columns = deletes, columns, by_columns
         own = zip(self._schema, () if deletes else columns, strict=True)
         self._own = [
             field_with_id(field.name, with_ids(field.type, column.id), column.id, True)
@@ -91,7 +94,8 @@ class KeyedParquetWriter(ParquetWriter):
 
     def _begin_with(self, rows: Keyed) -> None:
         """Decides by the first rows how keys are stored."""
-        self._first = rows.keys if isinstance(rows.keys, KeyRun) and not self._deletes else None
+        stored = self._deletes or self._by_columns
+        self._first = rows.keys if isinstance(rows.keys, KeyRun) and not stored else None
         self._has_updates = rows.updated is not None
         if rows.values is not None:
             kinds = zip(self._own, rows.values.schema.types, strict=True)
@@ -121,7 +125,9 @@ class KeyedParquetWriter(ParquetWriter):
     def _require_order(self, rows: Keyed) -> None:
         w, b, r = rows.ids
         first, last = ((int(w[at]), int(b[at]), int(r[at])) for at in (0, -1))
-        if not ascend(*(each.astype(np.int64, copy=False) for each in (w, b, r))) or (
+        if self._by_columns:
+            pass
+        elif not ascend(*(each.astype(np.int64, copy=False) for each in (w, b, r))) or (
             self._last is not None and first <= self._last
         ):
             raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
@@ -183,7 +189,7 @@ class KeyedParquetWriter(ParquetWriter):
             self._schema = self._schema_of_file()
             first = self._schema.empty_table()
         writer = super()._begin(first)
-        note = DELETED if self._deletes else STORED
+        note = DELETED if self._deletes else SORTED if self._by_columns else STORED
         if (run := self._first) is not None:
             note = f"{FROM}{run.write_id},{run.bucket},{run.first}"
         writer.add_key_value_metadata({ROWS_HAVE.decode(): note})
@@ -199,7 +205,7 @@ class KeyedParquetWriter(ParquetWriter):
             return FileEntry(name, self._size, footer)
         texts = {each.name for each in self._columns if each.type.kind in BOUNDED_TEXTS}
         ranges = ranges_by_id(self._metadata, self._own, texts)
-        keys = ranges_of_keys(self._metadata, self._first)
+        keys = ranges_of_keys(self._metadata, self._first, self._by_columns)
         return FileEntry(name, self._size, footer, None, ranges, keys)
 
 

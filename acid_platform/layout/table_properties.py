@@ -131,6 +131,12 @@ DISTRIBUTION = TableProperty(
     " `none`: each task writes its own rows, in their order, into all their partitions",
     "INSERT in Spark",
 )
+SORT_COLUMNS = TableProperty(
+    Setting("acid.sort.columns", SettingKind.TEXT, ""),
+    "columns, such as `day, id`, by which major compactions sort the rows of each file, so that a"
+    " range of them skips row groups; of tables with full ACID in Parquet",
+    "compaction",
+)
 CONFLICT_DETECTION = TableProperty(
     REGISTRY["acid.conflict.detection"],
     "what two transactions may not both change",
@@ -213,6 +219,7 @@ TABLE_PROPERTIES: tuple[TableProperty, ...] = (
     CODEC,
     LAYOUT,
     DISTRIBUTION,
+    SORT_COLUMNS,
     CONFLICT_DETECTION,
     ISOLATION,
     HISTORY_RETENTION,

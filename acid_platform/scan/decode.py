@@ -111,6 +111,13 @@ class FileRead:
             read, idle = replace(self, threads=threads(share)), [file]
             yield from (partial(read._alone, piece, share, idle) for piece in pieces)
 
+    def pieces(self) -> tuple[int, int]:
+        """How many stripes or row groups may hold rows of the result, and of how many. Raises
+        CorruptFile, UnsupportedLayout."""
+        with reading(self.source.path):
+            file = self._open()
+            return len(self._pieces(file)), len(file.piece_rows)
+
     @property
     def _result(self) -> ResultColumns:
         return ResultColumns(self.read, self.partition, self.source)

@@ -294,14 +294,14 @@ class ArrowScan:
 
     def _work(self, threads: int) -> Iterator[Work]:
         """The pieces in file order."""
-        for read in self._reads():
+        for read in self.files_read():
             yield from read.work(partial(self._decoders, threads))
 
     def _joined_work(self, threads: int) -> Iterator[Work]:
         """The pieces in file order, where small local files after each other are one: to hand a
         piece to a thread takes about as long as to read one of them."""
         small, size, local = list[Work](), 0, self.scan.files.local
-        for read in self._reads():
+        for read in self.files_read():
             work, joined = read.work(partial(self._decoders, threads)), False
             if local and read.source.size < SMALL_FILE:
                 small, size, joined = [*small, *work], size + read.source.size, True
@@ -317,7 +317,8 @@ class ArrowScan:
         """Threads for a piece: several for one that the others would have to wait for."""
         return threads if size >= SPLIT_BYTES and size * threads > self.scan.read_bytes else 1
 
-    def _reads(self) -> Iterator[FileRead]:
+    def files_read(self) -> Iterator[FileRead]:
+        """Each file of which a row may be in the result."""
         file_places = count(0, FILE_PLACES)
         for index, entity in enumerate(self.scan.entities):
             values = partition_scalars(self.scan.partition_columns, entity.values)

@@ -25,6 +25,7 @@ from acid_platform.layout.formats import (
     without_default,
 )
 from acid_platform.layout.names import BACKTICK
+from acid_platform.layout.sort_columns import check_sort_columns
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.table_properties import (
     BUCKETING_VERSION,
@@ -113,6 +114,8 @@ class Declaration:
         _check_properties(table, all_properties)
         FileFormat.of(all_properties).refuse(columns)
         check_columns(table, columns, keys, written_before)
+        own = [(column.name, str(column.type)) for column in columns]
+        check_sort_columns(table, all_properties, own)
         if names:
             if written_before and BUCKETING_VERSION.name not in all_properties:
                 raise InvalidDefinition(
@@ -167,6 +170,7 @@ def in_format(record: TableRecord, stored: str) -> TableRecord:
     _check_properties(record.name, properties)
     columns = tuple(Column(name, parse_type(kind)) for name, kind in record.columns)
     FileFormat.of(properties).refuse(columns)
+    check_sort_columns(record.name, properties, record.columns)
     return replace(record, properties=without_default(properties))
 
 
@@ -370,7 +374,7 @@ class ColumnChange:
     """A table before and after a change. `names`: of each column that has values before and after
     it, the old and the new name, in the order of the new ones.
 
-    Raises InvalidDefinition if a constraint names a column that goes.
+    Raises InvalidDefinition if a constraint, or the order of rows, names a column that goes.
     """
 
     before: TableRecord
@@ -378,6 +382,7 @@ class ColumnChange:
     names: tuple[tuple[str, str], ...]
 
     def __post_init__(self) -> None:
+        check_sort_columns(self.before.name, self.after.properties, self.after.columns)
         present = dict((*self.after.columns, *self.after.partition_columns))
         for constraint in self.before.constraints:
             for column in constraint.columns:

@@ -23,6 +23,7 @@ from acid_platform.layout.names import (
     refuse_shared_name,
     table_name,
 )
+from acid_platform.layout.sort_columns import check_sort_columns
 from acid_platform.layout.table_properties import refuse_promises
 from acid_platform.layout.types import folded
 from acid_platform.metastore import operations as ops
@@ -284,6 +285,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
     if not record.location:
         raise InvalidDefinition(f"table {name} needs a location")
     columns = check_columns(name, record)
+    check_sort_columns(name, record.properties, record.columns)
     unknown = [column for column in record.bucket_columns if column.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
         raise InvalidDefinition(
@@ -399,6 +401,7 @@ def alter_table(turn: Turn, operation: ops.AlterTable) -> TableRecord:
     if operation.constraints is not None:
         record = replace(record, constraints=operation.constraints)
     check_constraints(record)
+    check_sort_columns(record.name, record.properties, record.columns)
     turn.record(TableAltered(record))
     return turn.state.tables[record.table_id].record
 

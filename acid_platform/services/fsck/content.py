@@ -181,7 +181,7 @@ class EntityContents:
             self.out.error(Check.OPERATION, path, what, RESTORE)
 
     def _order(self, events: EventKeys, path: str) -> None:
-        at = events.first_descent()
+        at = None if events.by_columns else events.first_descent()
         if at is not None:
             what = (
                 f"the key of row {at + 1}, {events.key(at + 1)}, is not above that of row {at},"
@@ -371,6 +371,8 @@ class EventKeys:
     rows: int
     names: Sequence[str]
     """What the file calls these columns."""
+    by_columns: bool
+    """Whether its rows are in the order of columns, and these in any."""
     index_flaw: tuple[str, bool] | None
     """What is wrong with the file's index of keys, and whether it does harm."""
     operation: np.ndarray
@@ -411,13 +413,13 @@ def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKey
         file = open_source(files, source)
         names = tuple(file.key_columns)  # raises without them
         if not rows:
-            return EventKeys(file.rows, names, None, *[_NOTHING] * 5)
+            return EventKeys(file.rows, names, file.by_columns, None, *[_NOTHING] * 5)
         require_whole(file)
         batches = [[_NOTHING] * 5, *file.key_parts(*KeyPart)]
         ids = [np.concatenate(column) for column in zip(*batches, strict=True)]
         whole = len(ids[0]) and source.length is None
         flaw = file.key_index_flaw(ids[1:4]) if whole else None
-    return EventKeys(len(ids[0]), names, flaw, *ids)
+    return EventKeys(len(ids[0]), names, file.by_columns, flaw, *ids)
 
 
 def require_whole(file: DataFile) -> None:
