@@ -221,6 +221,16 @@ def test_columns_of_wider_types_are_read_where_iceberg_converts_them(
         warehouse.export_iceberg("i.padded")
 
 
+def test_a_decimal_of_all_digits_that_its_type_has_is_told(warehouse: Warehouse) -> None:
+    own = {"acid.format": "parquet", "transactional_properties": "insert_only"}
+    table = warehouse.create_table("i.digits", "m decimal(36,6)", properties=own)
+    for sign in ("", "-"):
+        table.insert([{"m": f"{sign}{'9' * 30}.{'9' * 6}"}])
+    table.compact("major")
+    export = warehouse.export_iceberg("i.digits")
+    require_same(export, table, export.snapshot)
+
+
 def test_old_snapshots_go_with_the_history_and_their_files_later(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
