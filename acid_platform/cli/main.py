@@ -17,6 +17,7 @@ from acid_platform.cli import (
     contract_command,
     gateway_command,
     look_commands,
+    mcp_command,
     metastore_commands,
     project,
     serve_command,
@@ -54,6 +55,7 @@ COMMANDS = (
     contract_command,
     gateway_command,
     serve_command,
+    mcp_command,
     project,
     metastore_commands,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ from acid_platform.base.config import Settings
 from acid_platform.base.logs import log_to
 from acid_platform.cli.console import CommandSession, command, main
 from acid_platform.cli.gateway_command import chosen_settings, doors
+from acid_platform.cli.mcp_command import agent_tools
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.endpoint import parse_address, require_tls
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=64),
     default=256,
     show_default=True,
-    help="MiB that the statements of one session of --postgres may take.",
+    help="MiB that the statements of one session of --postgres, or a SELECT of --mcp, may take.",
 )
 @click.option(
     "--query-seconds",
@@ -47,12 +49,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="How long one of them may take, until its last row is computed.",
 )
+@click.option("--mcp", is_flag=True, help="Agents call tools by MCP, at /mcp of --listen.")
 @doors
 def serve(
     session: CommandSession,
     listen: str,
     without_tls: bool,
     postgres: str | None,
+    mcp: bool,
     query_memory: int,
     query_seconds: int,
     **options: str | int | None,
@@ -61,7 +65,8 @@ def serve(
 
     Readers of Iceberg find the tables in Parquet by a read-only REST catalog; one that they load is
     told as it is now, as by `acid export iceberg`. Clients of PostgreSQL read all tables by SELECT,
-    in DuckDB's SQL. Runs until SIGINT or SIGTERM. Needs the extras `gateway` and `export`. Options
+    in DuckDB's SQL; agents call the tools of `acid mcp` with --mcp, which needs the extra `mcp`.
+    Runs until SIGINT or SIGTERM. Needs the extras `gateway` and `export`. Options
     that `acid gateway` has, too, are the setting acid.gateway.… of that name for this run: users
     and grants are those of the gateway.
     """
@@ -100,8 +105,17 @@ def serve(
         seconds = Settings.of(stored).integer("acid.serve.lease") / 1000
         leases = LoadLeases(metastore, seconds)
         catalog = RestCatalog(metastore, tell, chosen.authorizer, leases)
-        bounds, entry = chosen.bounds, chosen.entry
-        servers: list[GuardedPort] = [RestServer(catalog, *addresses["--listen"], bounds, entry)]
+        bounds, entry, agents = chosen.bounds, chosen.entry, None
+        if mcp:
+            from acid_platform.gateway.mcp_server import answer_http
+
+            tools = agent_tools(
+                warehouse, session.place, query_memory, query_seconds, chosen.authorizer
+            )
+            agents = partial(answer_http, tools)
+        servers: list[GuardedPort] = [
+            RestServer(catalog, *addresses["--listen"], bounds, entry, agents)
+        ]
         if postgres:
             servers.append(
                 PostgresServer(

@@ -362,7 +362,8 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     read = partial(changes, files, decoding=rewrite.decoding)
     kinds = arrow_schema(rewrite.columns, rewrite.timestamps)
     summed = rewrite.summed and not rewrite.delete_events
-    values, exact = ValueSums([column.name for column in rewrite.columns] if summed else []), True
+    values = ValueSums([column.name for column in rewrite.columns] if summed else [])
+    exact = {True}
     writer = new_file(
         files,
         rewrite.output,
@@ -376,7 +377,6 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
 
     def every_row() -> Iterator[Keyed]:
         """In the order of their keys, unless they will be sorted."""
-        nonlocal exact
         alone = ([(rows, source)] for source in rewrite.inputs for rows in read(source))
         for group in alone if rewrite.sorted_by else merged_pieces(sorted_files):
             parts = []
@@ -392,7 +392,7 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
                         _refuse_other_calendar(kept, source.path)
                     parts.append(_conform(kept, kinds, rewrite, source.path))
                     made_of = parts[-1].values
-                    exact &= source.exact or made_of is None or are_exact(made_of)
+                    exact.add(source.exact or made_of is None or are_exact(made_of))
                     if summed:
                         values.add(made_of)
             yield from in_key_order(list(map(_plain, parts))) if len(parts) > 1 else parts
@@ -409,5 +409,5 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     name = rewrite.output.rpartition("/")[2]
     record = writer.record(name) if count else None
     if record and record.footer:
-        record = replace(record, footer=replace(record.footer, exact=exact))
+        record = replace(record, footer=replace(record.footer, exact=all(exact)))
     return Rewritten(count, record, values.profile())

@@ -10,6 +10,7 @@ import importlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
@@ -216,6 +217,12 @@ class Guard:
                 self._txns.put(txn, caller.user)
         elif call.name == "lock" and answer.lockid:
             self._locks.put(answer.lockid, caller.user)
+
+    def may_read(self, table: str, caller: Caller) -> bool:
+        with suppress(NotAuthorized):
+            self.require([Need((Verb.READ,), table)], "SELECT", caller)
+            return True
+        return False
 
     def sight(self, caller: Caller) -> VisibleNames:
         """What the caller may learn of; the answers to one call are about one state of the

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from acid_platform.base.ports import network_of
-from acid_platform.errors import AcidError, NotAuthorized
+from acid_platform.errors import AcidError
 from acid_platform.gateway import logins
 from acid_platform.gateway import postgres_messages as wire
 from acid_platform.gateway.authorization import Authorizer, Caller, Guard
@@ -27,7 +27,6 @@ from acid_platform.gateway.client_connection import Bounds, Workers
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.guarded_port import ClientRefused, GuardedPort
 from acid_platform.gateway.logins import Proof
-from acid_platform.gateway.needs import Need, Verb
 from acid_platform.gateway.postgres_session import ClientGone, Session
 from acid_platform.gateway.postgres_settings import STATES
 from acid_platform.metastore.client.metastore import Metastore
@@ -257,13 +256,7 @@ class PostgresServer(GuardedPort):
         return proof
 
     def _reading(self, caller: Caller) -> Reading:
-        def readable(table: str) -> bool:
-            with suppress(NotAuthorized):
-                self._guard.require([Need((Verb.READ,), table)], "SELECT", caller)
-                return True
-            return False
-
-        return self._open_reading(caller.user, readable)
+        return self._open_reading(caller.user, lambda table: self._guard.may_read(table, caller))
 
     def require_user(self, proof: Proof | None) -> None:
         """Raises ClientGone for a user who has gone, or has another password now."""

@@ -13,6 +13,7 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote_plus, urlsplit
@@ -22,7 +23,7 @@ from acid_platform.base.ports import network_of
 from acid_platform.errors import AcidError
 from acid_platform.gateway import logins
 from acid_platform.gateway.authorization import Caller
-from acid_platform.gateway.client_connection import Bounds
+from acid_platform.gateway.client_connection import Bounds, Workers
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.guarded_port import ClientRefused, GuardedPort
 from acid_platform.gateway.logins import Proof
@@ -33,7 +34,11 @@ _LONGEST_HEAD, _LONGEST_BODY = 16 << 10, 64 << 10
 _TOKEN_SECONDS = 3600
 _REMEMBERED = 10_000
 """Logins that need no further check of a password."""
-_TOKENS = "/v1/oauth/tokens"
+_TOKENS, _AGENTS = "/v1/oauth/tokens", "/mcp"
+_MOST_COMPUTING = 4
+"""Calls of agents that are answered at a time."""
+Agents = Callable[[dict[str, str], bytes, Caller], CatalogAnswer]
+"""Answers a message of MCP with these headers, by their names in lower case."""
 _KINDS = {
     401: "NotAuthorizedException",
     429: "TooManyRequests",
@@ -60,10 +65,14 @@ class RestServer(GuardedPort):
         port: int,
         bounds: Bounds | None = None,
         entry: Entry | None = None,
+        agents: Agents | None = None,
     ) -> None:
-        """Listens at once; port 0 takes a free one. Raises InvalidDefinition."""
+        """`agents` answers requests of MCP, at /mcp. Listens at once; port 0 takes a free one.
+
+        Raises InvalidDefinition."""
         super().__init__(host, port, bounds, entry, catalog.leave)
-        self._catalog = catalog
+        self._catalog, self._agents = catalog, agents
+        self._computing = Workers(_MOST_COMPUTING, -(-_MOST_COMPUTING // 2), catalog.leave)
         self._known: Recent[bytes, tuple[Proof, float]] = Recent(_REMEMBERED)
         """Who has logged in, and until when that counts, by a hash of what the client sends."""
 
@@ -78,6 +87,7 @@ class RestServer(GuardedPort):
 
     def serve(self) -> None:
         super().serve()
+        self._computing.close()
         self._catalog.leases.close()
 
     # --- a connection ---------------------------------------------------------------------------
@@ -122,7 +132,7 @@ class RestServer(GuardedPort):
             else:
                 if self.entry.closed and not caller.user:
                     caller.user = await self._user(login, caller)
-                answer = await self._asked(request, caller)
+                answer = await self._asked(request, headers, body, caller)
             return _bytes(answer, request.method == "HEAD")
         except asyncio.LimitOverrunError:
             return _bytes(_told(ClientRefused(431, "the head of the request is too long")))
@@ -135,11 +145,21 @@ class RestServer(GuardedPort):
                 _told(ClientRefused(401, "nobody can log in so; the log of the server says why"))
             )
 
-    async def _asked(self, request: CatalogRequest, caller: Caller) -> CatalogAnswer:
+    async def _asked(
+        self, request: CatalogRequest, headers: dict[str, str], body: bytes, caller: Caller
+    ) -> CatalogAnswer:
         who = caller.user or network_of(caller.host)
         self._entered(who)
         await asyncio.sleep(self._rates.pause(who, time.monotonic()))
-        return await self._in(self._workers, partial(self._catalog.answer, request, caller), who)
+        if request.path != _AGENTS or self._agents is None:
+            work = partial(self._catalog.answer, request, caller)
+            return await self._in(self._workers, work, who)
+        if request.method != "POST":
+            raise ClientRefused(405, "send each message of MCP by POST")
+        if "origin" in headers:
+            raise ClientRefused(403, "web pages may not call tools here")
+        call = partial(self._agents, headers, body, caller)
+        return await self._in(self._computing, call, who)
 
     # --- logins ---------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ OTHERS = {
     "test",
     "undrop",
 }
-OTHERS |= {"metastore certificate", "metastore restore", "metastore serve", "serve"}
+OTHERS |= {"metastore certificate", "metastore restore", "metastore serve", "mcp", "serve"}
 """Commands with paths of their own, of branches or what was dropped, and those that do not end."""
 
 

@@ -60,15 +60,15 @@ def test_ACID_EXTRAS_goes_before_the_files(tmp_path: Path) -> None:
     assert packages.chosen_extras(root, {"ACID_EXTRAS": "notebook,demo"}) == FULL
     with pytest.raises(
         SetupFailed,
-        match=r"names demos: pyproject\.toml has contract, demo, import, lineage, notebook,"
-        " production, tracing$",
+        match=r"names demos: pyproject\.toml has contract, demo, import, lineage, mcp,"
+        " notebook, production, tracing$",
     ):
         packages.chosen_extras(root, {"ACID_EXTRAS": "demos notebook"})
 
 
 def test_an_extra_that_is_left_out_lightens_the_environment() -> None:
     everything, no_demo, bare = names(FULL), names(NO_DEMO), names(ALWAYS)
-    every = names((*FULL, "contract", "import", "lineage", "production", "tracing"))
+    every = names((*FULL, "contract", "import", "lineage", "mcp", "production", "tracing"))
     assert every == set(packages._entries(packages.LOCK.read_text()))
     assert every - names((*FULL, "import")) == {"dagster-postgres", "psycopg2-binary"}
     assert {"adbc-driver-postgresql", "deltalake"} <= every - everything
