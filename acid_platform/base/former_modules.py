@@ -234,7 +234,6 @@ orchestration.external_assets: orchestration.components
 orchestration.known_expectations: orchestration.checks
 orchestration.materialized: orchestration.materialize
 orchestration.quarantine: orchestration.body_rows
-orchestration.service_definitions: orchestration.sensors
 orchestration.suites: orchestration.checks
 orchestration.write_modes: orchestration.outputs
 predicates.char_literals: predicates.grammar

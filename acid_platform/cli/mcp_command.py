@@ -10,7 +10,6 @@ import click
 
 from acid_platform.base.logs import log_to
 from acid_platform.cli.console import CommandSession, command, main
-from acid_platform.cli.doctor import examine
 
 if TYPE_CHECKING:
     from acid_platform.base.location import Location
@@ -62,6 +61,8 @@ def agent_tools(
     from acid_platform.handles.reading_sessions import ReadingSession
 
     def findings() -> dict[str, object]:
+        from acid_platform.cli.doctor import examine
+
         report = examine(location)
         told = report.as_json()
         return {"verdict": report.verdict, "checks": told["checks"], "stuck": told["stuck"]}
