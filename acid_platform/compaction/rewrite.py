@@ -21,7 +21,6 @@ import pyarrow as pa
 from pyarrow.fs import FileType
 
 from acid_platform.compaction.profiles import Profile, ValueSums
-from acid_platform.compaction.sorted_rows import in_order
 from acid_platform.errors import CompactionMismatch, CompactionRefused
 from acid_platform.formats.data_file import Keyed, KeyRun, WideTimestamps, in_key_order
 from acid_platform.formats.field_ids import column_places
@@ -118,6 +117,8 @@ class SortedFile:
     def start(self) -> None:
         self.batches = changes(self.files, self.source, self.decoding)
         if not self.ascending and self.source.format == "parquet":  # it is sorted by columns
+            from acid_platform.compaction.sorted_rows import in_order  # and DuckDB
+
             self.batches = in_order(self.batches)
         elif not self.ascending:  # older compactions sorted by bucket first: sort the whole file
             self.batches = in_key_order(list(self.batches))
@@ -400,7 +401,12 @@ def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     try:
         names = [column.name for column in rewrite.columns]
         order = [names.index(name) for name in rewrite.sorted_by]
-        for made in in_order(every_row(), order) if order else every_row():
+        found = every_row()
+        if order:
+            from acid_platform.compaction.sorted_rows import in_order  # and DuckDB
+
+            found = in_order(found, order)
+        for made in found:
             writer.put(made)
         count = writer.close()
     except BaseException:
