@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 import struct
 from contextlib import suppress
 from decimal import Context, Decimal
@@ -49,7 +50,9 @@ def columns_of(number: int, insert_only: bool) -> str:
     dice = random.Random(number)
     digits = range(1 + number % 10, 39, 10)
     decimals = ", ".join(f"m{each} decimal({each},{dice.randrange(each + 1)})" for each in digits)
-    return ", ".join([_SIMPLE, decimals, _NESTED, *([] if insert_only else [_TIMES])])
+    if insert_only:  # of a decimal inside of a column no bound is recorded: such a file is refused
+        return ", ".join([_SIMPLE, decimals, re.sub(r"decimal\(\d+,\d+\)", "bigint", _NESTED)])
+    return ", ".join([_SIMPLE, decimals, _NESTED, _TIMES])
 
 
 def value(dice: random.Random, kind: HiveType, first_year: int, nulls: float = 0.1) -> Any:
