@@ -48,6 +48,9 @@ LOCATION = """  - grpc_server: {{host: localhost, port: {port}, location_name: {
 
 LAUNCH = """mutation($params: ExecutionParams!) { launchRun(executionParams: $params) {
   __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+REPEAT = """mutation($params: ReexecutionParams!) {
+  launchRunReexecution(reexecutionParams: $params) {
+    __typename ... on PythonError { message } } }"""
 TERMINATE = """mutation($run: String!) { terminateRun(runId: $run) {
   __typename ... on TerminateRunFailure { message } ... on PythonError { message } } }"""
 BACKFILL = """mutation($params: LaunchBackfillParams!) {
@@ -148,15 +151,26 @@ class DagsterProcesses:
         run_id: str = answer["launchRun"]["run"]["runId"]
         return run_id
 
-    def backfill(self, asset: dg.AssetKey, keys: Sequence[str]) -> str:
+    def backfill(
+        self, asset: dg.AssetKey, keys: Sequence[str], tags: Mapping[str, str] | None = None
+    ) -> str:
         """Starts a backfill and returns its id; the daemon creates its runs."""
         answer = self._ask(
             BACKFILL,
-            params={"assetSelection": [{"path": list(asset.path)}], "partitionNames": list(keys)},
+            params={
+                "assetSelection": [{"path": list(asset.path)}],
+                "partitionNames": list(keys),
+                "tags": [{"key": key, "value": value} for key, value in (tags or {}).items()],
+            },
         )
         assert answer["launchPartitionBackfill"]["__typename"] == "LaunchBackfillSuccess", answer
         backfill_id: str = answer["launchPartitionBackfill"]["backfillId"]
         return backfill_id
+
+    def repeat(self, run_id: str) -> None:
+        """Executes all steps of a run again."""
+        answer = self._ask(REPEAT, params={"parentRunId": run_id, "strategy": "ALL_STEPS"})
+        assert answer["launchRunReexecution"]["__typename"] == "LaunchRunSuccess", answer
 
     def terminate(self, run_id: str) -> None:
         answer = self._ask(TERMINATE, run=run_id)
