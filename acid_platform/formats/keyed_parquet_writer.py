@@ -48,9 +48,9 @@ class KeyedParquetWriter(ParquetWriter):
     """Writes one file of inserted rows or, with `deletes`, of delete events, see FileWriter.
 
     The keys are stored unless the first rows have a run of them: then so must all others. `put` and
-    `close` raise CorruptFile if the keys do not ascend (F7) and rows are not said to be sorted
-    `by_columns` (P85), WrongType for a text that is not
-    UTF-8, which a Parquet file can't hold, and CompactionRefused for times with nanoseconds.
+    `close` raise CorruptFile if the keys do not ascend (F7), unless the rows are sorted
+    `by_columns` (P85), WrongType for a text that is not UTF-8, which a Parquet file can't hold, and
+    CompactionRefused for times with nanoseconds.
     """
 
     codec = "zstd"
@@ -125,11 +125,9 @@ class KeyedParquetWriter(ParquetWriter):
     def _require_order(self, rows: Keyed) -> None:
         w, b, r = rows.ids
         first, last = ((int(w[at]), int(b[at]), int(r[at])) for at in (0, -1))
-        if self._by_columns:
-            pass
-        elif not ascend(*(each.astype(np.int64, copy=False) for each in (w, b, r))) or (
-            self._last is not None and first <= self._last
-        ):
+        ids = (each.astype(np.int64, copy=False) for each in (w, b, r))
+        above_last = self._last is None or first > self._last
+        if not self._by_columns and not (above_last and ascend(*ids)):
             raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
         if not self._deletes and (rows.makers() != w).any():
             raise CorruptFile(
